@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+/*
+ * From selected rows to slots.  Two passes over an entry's selections: the
+ * first answers what is on the device and marks what is missing in a bitmap over
+ * the session's rows; then the missing rows get places, in ascending order; the
+ * second answers them.  Between the passes a missing row stands in its slot's
+ * place as UNPLACED + row, which no slot and no pad is.
+ */
+#include "kernels.h"
+
+#include <string.h>
+
+#define UNPLACED INT32_MIN
+#define WORD_BITS 64
+
+/* One entry of the plan. */
+struct planned {
+	const struct dhs_world *world;
+	struct dhs_batch_state *batch;
+	struct dhs_scratch *scratch;
+	struct dhs_counts *counts;
+	struct dhs_hot hot;
+	const int32_t *page;   /* the session's page table */
+	uint32_t rows;         /* positions below this are its history */
+	uint32_t low, high;    /* words of the bitmap in use: [low, high) */
+	struct dhs_miss *miss; /* its part of the list */
+	uint32_t misses;
+};
+
+/* Rows of a plan whose misses never came are not to be found. */
+static void undo_unfetched(struct planned *p, uint32_t hot_rows)
+{
+	if (!p->hot.plan->missed)
+		return;
+	for (uint32_t place = 0; place < hot_rows; place++)
+		if (p->hot.row[place] && p->hot.stamp[place] == p->hot.plan->plans)
+			dhs_hot_drop(&p->hot, place);
+}
+
+static int32_t note_miss(struct planned *p, uint32_t row)
+{
+	uint32_t word = row / WORD_BITS;
+	uint64_t bit = (uint64_t)1 << row % WORD_BITS;
+
+	if (p->scratch->missing[word] & bit) {
+		p->counts->repeats++;
+	} else {
+		p->scratch->missing[word] |= bit;
+		p->low = word < p->low ? word : p->low;
+		p->high = word >= p->high ? word + 1 : p->high;
+		p->counts->misses++;
+	}
+	return (int32_t)(UNPLACED + (int64_t)row);
+}
+
+/* First pass over one query: what is on the device. */
+static void look_up(struct planned *p, const int32_t *rows, int32_t *slots, uint32_t n)
+{
+	uint32_t page_rows = p->world->geometry.page_rows, now = p->hot.plan->plans;
+	uint64_t bad = 0, page_hits = 0, hot_hits = 0;
+	int has_hot = p->world->geometry.hot_rows != 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t row = (uint32_t)rows[i], place;
+		int32_t page;
+
+		if (row >= p->rows) {
+			slots[i] = p->batch->read_pad;
+			bad++;
+			continue;
+		}
+		page = p->page[row / page_rows];
+		if (page >= 0) {
+			slots[i] = page * (int32_t)page_rows + (int32_t)(row % page_rows);
+			page_hits++;
+			continue;
+		}
+		place = has_hot ? p->hot.map[row] : 0;
+		if (place) {
+			slots[i] = p->hot.slot[place - 1];
+			p->hot.stamp[place - 1] = now;
+			hot_hits++;
+			continue;
+		}
+		slots[i] = note_miss(p, row);
+	}
+	p->counts->bad_rows += bad;
+	p->counts->page_hits += page_hits;
+	p->counts->hot_hits += hot_hits;
+}
+
+/* The missing rows, ascending, and for each word how many lie below it. */
+static void list_misses(struct planned *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t word = p->low; word < p->high; word++) {
+		p->scratch->before[word] = n;
+		for (uint64_t bits = p->scratch->missing[word]; bits; bits &= bits - 1)
+			p->miss[n++].row = (int32_t)(word * WORD_BITS + (uint32_t)__builtin_ctzll(bits));
+	}
+	p->misses = n;
+}
+
+/* The row moves into the place; what lay there is gone. */
+static void take_place(struct planned *p, struct dhs_miss *miss, uint32_t place)
+{
+	if (p->hot.row[place]) {
+		dhs_hot_drop(&p->hot, place);
+		p->counts->victims++;
+	}
+	p->hot.row[place] = miss->row + 1;
+	p->hot.stamp[place] = p->hot.plan->plans;
+	p->hot.map[miss->row] = (uint16_t)(place + 1);
+	miss->slot = p->hot.slot[place];
+}
+
+/* The slot of row `row` of all staging buffers together. */
+static int32_t staging_slot(const struct planned *p, uint64_t row)
+{
+	uint32_t page_rows = p->world->geometry.page_rows;
+
+	return p->batch->staging_page[row / page_rows] * (int32_t)page_rows +
+	       (int32_t)(row % page_rows);
+}
+
+static void place_misses(struct planned *p, uint64_t staging)
+{
+	uint32_t hot_rows = p->world->geometry.hot_rows;
+	uint32_t places = dhs_host_victims(&p->hot, hot_rows, p->misses, p->scratch);
+
+	for (uint32_t i = 0; i < places; i++)
+		take_place(p, &p->miss[i], p->scratch->place[i]);
+	for (uint32_t i = places; i < p->misses; i++) {
+		p->miss[i].slot = staging_slot(p, staging + i - places);
+		p->counts->staged++;
+	}
+	p->hot.plan->missed = 1;
+}
+
+/* Second pass: slots of the missing rows, by their rank in the list. */
+static void answer_misses(const struct planned *p, int32_t *slots, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t row = (uint32_t)slots[i] - (uint32_t)UNPLACED, word = row / WORD_BITS;
+		uint64_t below = ((uint64_t)1 << row % WORD_BITS) - 1;
+
+		if (slots[i] >= UNPLACED / 2)
+			continue;
+		slots[i] = p->miss[p->scratch->before[word] +
+		                   (uint32_t)__builtin_popcountll(p->scratch->missing[word] & below)]
+		               .slot;
+	}
+}
+
+static void pad(int32_t *slots, uint64_t n, int32_t value)
+{
+	for (uint64_t i = 0; i < n; i++)
+		slots[i] = value;
+}
+
+/* Plans the first `queries` rows of an entry's selections. */
+static void plan_entry(struct planned *p, const struct dhs_world_entry *e, uint32_t queries,
+                       uint32_t top_k, const int32_t *rows, int32_t *slots, uint64_t staging)
+{
+	const struct dhs_geometry *g = &p->world->geometry;
+
+	p->page = p->world->tables.page + (size_t)e->index * g->max_pages;
+	p->rows = (uint32_t)(p->world->tables.length[e->index] + e->new_rows);
+	p->low = UINT32_MAX;
+	p->high = 0;
+	p->misses = 0;
+	undo_unfetched(p, g->hot_rows);
+	p->hot.plan->plans++;
+	p->hot.plan->missed = 0;
+	p->counts->plans++;
+	for (uint32_t q = 0; q < queries; q++)
+		look_up(p, rows + (size_t)q * top_k, slots + (size_t)q * top_k, top_k);
+	if (p->low >= p->high)
+		return;
+	list_misses(p);
+	place_misses(p, staging);
+	for (uint32_t q = 0; q < queries; q++)
+		answer_misses(p, slots + (size_t)q * top_k, top_k);
+	memset(p->scratch->missing + p->low, 0, (p->high - p->low) * sizeof(*p->scratch->missing));
+}
+
+/* The batch's next staging buffer is this group's until it comes round again. */
+static uint32_t take_buffer(const struct dhs_world *world, struct dhs_batch_state *batch,
+                            uint32_t group)
+{
+	uint32_t buffer = batch->next_buffer;
+
+	batch->next_buffer = (buffer + 1) % batch->buffers;
+	batch->group_buffer[group] = buffer + 1;
+	batch->buffer_group[buffer] = (int32_t)group;
+	memset(batch->miss_count + (size_t)buffer * batch->max_sessions, 0,
+	       batch->max_sessions * sizeof(*batch->miss_count));
+	memset(batch->fetched + (size_t)buffer * world->geometry.layer_words, 0,
+	       world->geometry.layer_words * sizeof(*batch->fetched));
+	return buffer;
+}
+
+void dhs_host_plan(const struct dhs_world *world, struct dhs_batch_state *batch,
+                   struct dhs_scratch *scratch, uint32_t group, const dhs_selection *selection)
+{
+	const dhs_selection *s = selection;
+	size_t stride = (size_t)s->queries * s->top_k;
+	int open = dhs_batch_open(world, batch);
+	uint32_t buffer = open ? take_buffer(world, batch, group) : 0;
+
+	if (open && (s->sessions < batch->count || s->queries < batch->queries))
+		batch->counts.order_errors++;
+	for (uint32_t i = 0; i < s->sessions; i++) {
+		const struct dhs_world_entry *e = &batch->entry[i];
+		int here = open && i < batch->count && e->index >= 0;
+		uint32_t queries = here ? (uint32_t)e->queries : 0;
+		struct planned p = { .world = world, .batch = batch, .scratch = scratch };
+
+		queries = queries < s->queries ? queries : s->queries;
+		if (queries) {
+			p.counts = &batch->counts;
+			p.hot = dhs_hot_of(world, (uint32_t)e->index, group);
+			p.miss = batch->miss + (size_t)buffer * batch->miss_rows + (size_t)e->miss_first;
+			plan_entry(&p, e, queries, s->top_k, s->rows + i * stride, s->slots + i * stride,
+			           (uint64_t)buffer * batch->staging_rows + (uint64_t)e->staging_first);
+			batch->miss_count[(size_t)buffer * batch->max_sessions + i] = p.misses;
+		}
+		pad(s->slots + i * stride + (size_t)queries * s->top_k, stride - (size_t)queries * s->top_k,
+		    batch->read_pad);
+	}
+}

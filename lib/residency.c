@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+#include "residency.h"
+
+static uint32_t page_rows(const dhs_context *context)
+{
+	return context->world.geometry.page_rows;
+}
+
+/* The next begin tells the device about logical page p. */
+static void mark(struct dhs_session_state *s, uint32_t p)
+{
+	s->dirty_low = dhs_min_u32(s->dirty_low, p);
+	s->dirty_high = dhs_max_u32(s->dirty_high, p + 1);
+}
+
+/* A pool page that the session no longer maps stays with it as a spare, or goes
+ * back to the pool. */
+static void put_page(dhs_context *context, struct dhs_session_state *s, int32_t page)
+{
+	if (s->spares + s->tail_used < s->keep)
+		s->spare[s->spares++] = page;
+	else
+		dhs_pool_release(context, page);
+}
+
+/* Gathers the copy of what of logical page p has no host copy yet. */
+static struct dhs_work *back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p,
+                                struct dhs_work *copy)
+{
+	uint32_t done = s->backed[p];
+	uint32_t rows = page_rows(context) - done;
+
+	if (!copy || !rows)
+		return NULL;
+	context->copy[context->copies++] = (struct dhs_copy){
+		.page = s->page[p], .host_page = s->host[p], .first = done, .rows = rows
+	};
+	s->backed[p] = page_rows(context);
+	dhs_work_set(context, &s->copies, copy);
+	context->totals.backup_rows += rows;
+	context->totals.backup_bytes +=
+		(uint64_t)rows * context->world.geometry.row_bytes * context->world.geometry.layers;
+	return copy;
+}
+
+/* Takes a page of history from the device, its host copy made sure of. */
+static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
+                 struct dhs_work *copy)
+{
+	int32_t page = s->page[p];
+	struct dhs_work *copied = back_up(context, s, p, copy);
+
+	dhs_after_set(context, &context->pool.page[page].after, s->last, copied);
+	s->page[p] = -1;
+	s->resident--;
+	mark(s, p);
+	if (context->policy == DHS_POLICY_ADAPTIVE)
+		context->totals.evicted_pages++;
+	put_page(context, s, page);
+}
+
+static uint32_t lowest_resident(struct dhs_session_state *s)
+{
+	while (s->page[s->lowest] < 0)
+		s->lowest++;
+	return s->lowest;
+}
+
+static uint32_t history_pages(const dhs_context *context, uint32_t rows)
+{
+	return rows > context->tail_rows ? (rows - context->tail_rows) / page_rows(context) : 0;
+}
+
+/* A page turned history under adaptive: the session needs another one for its
+ * tail, and without a free one it gives up the oldest that it has. */
+static void replace(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy)
+{
+	int32_t page;
+
+	if (s->spares + s->tail_used >= s->keep)
+		return;
+	page = dhs_pool_take(context);
+	if (page >= 0)
+		s->spare[s->spares++] = page;
+	else
+		drop(context, s, lowest_resident(s), copy);
+}
+
+void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy)
+{
+	uint32_t target = history_pages(context, s->settled);
+
+	if (context->policy == DHS_POLICY_FULL)
+		return;
+	while (s->first_tail < target) {
+		uint32_t p = s->first_tail++;
+
+		if (s->page[p] < 0)
+			continue;
+		s->tail_used--;
+		s->resident++;
+		if (context->policy == DHS_POLICY_FIXED)
+			drop(context, s, p, copy);
+		else
+			replace(context, s, copy);
+	}
+}
+
+uint32_t dhs_residency_aging(const dhs_context *context, const struct dhs_session_state *s)
+{
+	uint32_t target = history_pages(context, s->settled), pages = 0;
+
+	if (context->policy == DHS_POLICY_FULL)
+		return 0;
+	for (uint32_t p = s->first_tail; p < target; p++)
+		pages += s->page[p] >= 0;
+	return pages;
+}
+
+uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
+                             struct dhs_work *copy)
+{
+	uint32_t pages = s->resident;
+
+	while (s->resident)
+		drop(context, s, lowest_resident(s), copy);
+	return pages;
+}
+
+/* The live session with most optional pages; without `draining`, of those
+ * whose pages would not drain. */
+static struct dhs_session_state *richest(dhs_context *context, int draining, uint64_t *total)
+{
+	struct dhs_session_state *best = NULL;
+
+	*total = 0;
+	for (uint32_t i = 0; i < context->max_sessions; i++) {
+		struct dhs_session_state *s = &context->sessions.session[i];
+
+		if (!s->live || !s->resident || (!draining && dhs_work_open(s->last)))
+			continue;
+		*total += s->resident;
+		if (!best || s->resident > best->resident)
+			best = s;
+	}
+	return best;
+}
+
+static uint64_t in_pool(const dhs_context *context, int draining, const struct dhs_work *copy)
+{
+	return draining ? context->pool.free.count + (uint64_t)context->pool.draining.count
+	                : dhs_pool_free_after(context, copy);
+}
+
+uint64_t dhs_residency_room(dhs_context *context, int draining)
+{
+	uint64_t optional;
+
+	richest(context, draining, &optional);
+	return in_pool(context, draining, NULL) + optional;
+}
+
+void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
+                             struct dhs_work *copy)
+{
+	uint64_t optional;
+
+	while (in_pool(context, draining, copy) < pages) {
+		struct dhs_session_state *s = richest(context, draining, &optional);
+
+		dhs_context_log(context, DHS_LOG_INFO,
+		                "session %u gives its %u optional pages back to make room for %u", s->index,
+		                s->resident, pages);
+		dhs_residency_evict(context, s, copy);
+	}
+}
+
+/* 1 if rows below the settled length lie in a page that is cut there and is not
+ * on the device. */
+static int cut_page_missing(const dhs_context *context, const struct dhs_session_state *s)
+{
+	return s->settled % page_rows(context) != 0 && s->page[s->settled / page_rows(context)] < 0;
+}
+
+static uint32_t new_pages(const dhs_context *context, const struct dhs_session_state *s,
+                          uint32_t rows)
+{
+	uint32_t extent = dhs_ceil_div(rows, page_rows(context));
+
+	return (extent > s->extent ? extent - s->extent : 0) + (uint32_t)cut_page_missing(context, s);
+}
+
+uint32_t dhs_residency_map_needs(const dhs_context *context, const struct dhs_session_state *s,
+                                 uint32_t rows)
+{
+	uint32_t pages = new_pages(context, s, rows);
+
+	return pages > s->spares ? pages - s->spares : 0;
+}
+
+static int map_page(dhs_context *context, struct dhs_session_state *s, uint32_t p,
+                    dhs_stream stream)
+{
+	int32_t page = s->spares ? s->spare[--s->spares] : dhs_pool_take(context);
+
+	s->page[p] = page;
+	s->backed[p] = dhs_min_u32(s->backed[p], s->settled % page_rows(context));
+	s->lowest = dhs_min_u32(s->lowest, p);
+	s->tail_used++;
+	mark(s, p);
+	return dhs_after_wait(context, &context->pool.page[page].after, stream);
+}
+
+static int reload(dhs_context *context, struct dhs_session_state *s, uint32_t p, dhs_stream stream)
+{
+	struct dhs_copy copy = { .page = s->page[p],
+		                     .host_page = s->host[p],
+		                     .first = 0,
+		                     .rows = s->settled % page_rows(context) };
+
+	context->totals.reload_rows += copy.rows;
+	return context->ops->copy(context->device, &context->world, DHS_COPY_TO_DEVICE, &copy, 1,
+	                          stream);
+}
+
+int dhs_residency_map(dhs_context *context, struct dhs_session_state *s, uint32_t rows,
+                      dhs_stream stream)
+{
+	uint32_t extent = dhs_ceil_div(rows, page_rows(context));
+	int rc = DHS_OK;
+
+	if (cut_page_missing(context, s)) {
+		uint32_t p = s->settled / page_rows(context);
+
+		rc = map_page(context, s, p, stream);
+		if (rc == DHS_OK)
+			rc = reload(context, s, p, stream);
+	}
+	for (; rc == DHS_OK && s->extent < extent; s->extent++)
+		rc = map_page(context, s, s->extent, stream);
+	return rc;
+}
+
+uint32_t dhs_residency_host_needs(const dhs_context *context, const struct dhs_session_state *s,
+                                  uint32_t rows)
+{
+	uint32_t pages = dhs_ceil_div(rows, page_rows(context));
+
+	if (context->policy == DHS_POLICY_FULL)
+		return 0;
+	return pages > s->host_pages ? pages - s->host_pages : 0;
+}
+
+void dhs_residency_host_take(dhs_context *context, struct dhs_session_state *s, uint32_t rows)
+{
+	for (uint32_t n = dhs_residency_host_needs(context, s, rows); n; n--) {
+		uint32_t p = s->host_pages++;
+
+		s->host[p] = dhs_tier_take(context, p ? s->host[p - 1] : -1);
+		s->backed[p] = 0;
+	}
+}
+
+int dhs_residency_host_ready(dhs_context *context, struct dhs_session_state *s, dhs_stream stream)
+{
+	for (; s->host_ready < s->host_pages; s->host_ready++) {
+		int rc = dhs_after_wait(context, &context->tier.after[s->host[s->host_ready]], stream);
+
+		if (rc)
+			return rc;
+	}
+	return DHS_OK;
+}
+
+/* History that a truncate brought within tail_rows of the end is tail again. */
+static void lower_first_tail(dhs_context *context, struct dhs_session_state *s, uint32_t rows)
+{
+	uint32_t target = history_pages(context, rows);
+
+	while (s->first_tail > target) {
+		uint32_t p = --s->first_tail;
+
+		if (p < s->extent && s->page[p] >= 0) {
+			s->resident--;
+			s->tail_used++;
+		}
+	}
+}
+
+static void cut_pages(dhs_context *context, struct dhs_session_state *s, uint32_t extent)
+{
+	while (s->extent > extent) {
+		uint32_t p = --s->extent;
+		int32_t page = s->page[p];
+
+		mark(s, p);
+		if (page < 0)
+			continue;
+		s->page[p] = -1;
+		s->tail_used--;
+		dhs_after_set(context, &context->pool.page[page].after, s->last, NULL);
+		put_page(context, s, page);
+	}
+	while (s->spares && s->spares + s->tail_used > s->keep)
+		dhs_pool_release(context, s->spare[--s->spares]);
+}
+
+static void cut_host_pages(dhs_context *context, struct dhs_session_state *s, uint32_t pages)
+{
+	struct dhs_tier *tier = &context->tier;
+
+	while (s->host_pages > dhs_max_u32(pages, s->reserve_pages)) {
+		uint32_t p = --s->host_pages;
+
+		if (p < s->host_ready)
+			dhs_after_set(context, &tier->after[s->host[p]], s->last, s->copies);
+		mark(s, p);
+		dhs_tier_release(context, s->host[p]);
+		s->host[p] = -1;
+	}
+	s->host_ready = dhs_min_u32(s->host_ready, s->host_pages);
+}
+
+void dhs_residency_cut(dhs_context *context, struct dhs_session_state *s, uint32_t rows)
+{
+	uint32_t pages = dhs_ceil_div(rows, page_rows(context));
+
+	for (uint32_t p = rows / page_rows(context); p < s->extent; p++)
+		s->backed[p] = p < pages ? dhs_min_u32(s->backed[p], rows % page_rows(context)) : 0;
+	lower_first_tail(context, s, rows);
+	cut_pages(context, s, pages);
+	cut_host_pages(context, s, pages);
+}
+
+int dhs_residency_copy_new(dhs_context *context, struct dhs_work **copy)
+{
+	*copy = NULL;
+	if (context->backup != DHS_BACKUP_RECLAIM)
+		return DHS_OK;
+	return dhs_work_new(context, context->copy_stream, copy);
+}
+
+/* The copies read rows that steps on other streams wrote. */
+static int wait_for_writers(dhs_context *context, struct dhs_work *copy)
+{
+	for (uint32_t i = 0; i < context->max_sessions; i++) {
+		struct dhs_session_state *s = &context->sessions.session[i];
+		int rc = s->live && s->copies == copy
+		             ? dhs_work_wait(context, s->written, context->copy_stream)
+		             : DHS_OK;
+
+		if (rc)
+			return rc;
+	}
+	return DHS_OK;
+}
+
+int dhs_residency_copy(dhs_context *context, struct dhs_work *copy)
+{
+	uint32_t copies = context->copies;
+	int rc;
+
+	context->copies = 0;
+	if (!copies) {
+		dhs_work_cancel(context, copy);
+		return DHS_OK;
+	}
+	rc = wait_for_writers(context, copy);
+	if (rc == DHS_OK)
+		rc = context->ops->copy(context->device, &context->world, DHS_COPY_TO_HOST, context->copy,
+		                        copies, context->copy_stream);
+	if (rc == DHS_OK)
+		rc = dhs_work_record(context, copy);
+	dhs_work_unref(context, &copy);
+	return rc;
+}

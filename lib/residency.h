@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+/*
+ * The one place that moves pages between the states of docs/residency.md.
+ * Functions that take pages back gather their copies in context->copy;
+ * dhs_residency_copy enqueues what was gathered.  Callers make sure of
+ * room first: nothing here can fail but the device.
+ */
+#ifndef DHS_LIB_RESIDENCY_H
+#define DHS_LIB_RESIDENCY_H
+
+#include "context.h"
+
+/* `copy` is the open work of the copies that this call gathers, or NULL where
+ * pages always have their host copy. */
+
+/* Pages that now lie below settled - tail_rows become history. */
+void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy);
+
+/* All optional pages of the session go back to the pool; how many. */
+uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
+                             struct dhs_work *copy);
+
+/* Pages that dhs_residency_age would turn into history. */
+uint32_t dhs_residency_aging(const dhs_context *context, const struct dhs_session_state *s);
+
+/* Pages that dhs_residency_make_room can have in the pool at most. */
+uint64_t dhs_residency_room(dhs_context *context, int draining);
+
+/* Evicts whole sessions until `pages` are in the pool: free ones, or with
+ * `draining` those too.  They must be among dhs_residency_room. */
+void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
+                             struct dhs_work *copy);
+
+/* Maps pages up to `rows` rows, spares first, waiting for them on `stream`;
+ * needs enough spares and free pages.  If the page at the settled length is only
+ * in host memory its rows are reloaded. */
+int dhs_residency_map(dhs_context *context, struct dhs_session_state *s, uint32_t rows,
+                      dhs_stream stream);
+/* Pages that this takes beyond the session's spares. */
+uint32_t dhs_residency_map_needs(const dhs_context *context, const struct dhs_session_state *s,
+                                 uint32_t rows);
+
+/* Takes host pages for `rows` rows; they must be free.  Those not waited for
+ * yet are waited for on `stream` by dhs_residency_host_ready. */
+void dhs_residency_host_take(dhs_context *context, struct dhs_session_state *s, uint32_t rows);
+uint32_t dhs_residency_host_needs(const dhs_context *context, const struct dhs_session_state *s,
+                                  uint32_t rows);
+int dhs_residency_host_ready(dhs_context *context, struct dhs_session_state *s, dhs_stream stream);
+
+/* Pages and host pages past `rows` rows go back. */
+void dhs_residency_cut(dhs_context *context, struct dhs_session_state *s, uint32_t rows);
+
+/* Enqueues the gathered copies on the library's stream and records them as
+ * `copy`; without any, `copy` is cancelled. */
+int dhs_residency_copy(dhs_context *context, struct dhs_work *copy);
+/* An open work for copies, or NULL where the policy never needs one. */
+int dhs_residency_copy_new(dhs_context *context, struct dhs_work **copy);
+
+#endif

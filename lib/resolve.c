@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+/*
+ * The calls of a step that can be captured.  They change nothing on the host:
+ * all they do is checked, and enqueued with fixed addresses.  While the stream is
+ * captured there need be no begun step, and shapes are only held against the
+ * batch; a replay is judged on the device.
+ */
+#include "context.h"
+
+/* Checks the batch, the stream and, unless captured, that a step is begun that
+ * `sessions` entries cover.  sessions 0 becomes the batch's most. */
+static int check_call(const char *call, dhs_batch *batch, uint32_t *sessions, dhs_stream stream,
+                      int *captured)
+{
+	dhs_context *context;
+	int rc = dhs_batch_check(call, batch);
+
+	if (rc)
+		return rc;
+	context = batch->context;
+	rc = context->ops->stream_check(context->device, stream, captured);
+	if (rc)
+		return dhs_fail(rc, "%s: stream %p is not of the context's device", call, (void *)stream);
+	if (!*captured && !batch->current)
+		return dhs_fail(DHS_ERR_ORDER, "%s: the batch has no begun step", call);
+	if (!*captured && !dhs_work_open(batch->last))
+		return dhs_fail(
+			DHS_ERR_ORDER,
+			"%s: a begin of another batch with a session of step %llu has marked its end", call,
+			(unsigned long long)batch->current);
+	if (!*sessions)
+		*sessions = batch->max_sessions;
+	if (*sessions > batch->max_sessions)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: sessions is %u; the batch takes at most %u", call,
+		                *sessions, batch->max_sessions);
+	if (!*captured && *sessions < batch->count)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: sessions is %u; the begun step has %u entries", call,
+		                *sessions, batch->count);
+	return DHS_OK;
+}
+
+static int check_array(const char *call, const char *name, const int32_t *array)
+{
+	if (!array)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: %s is NULL", call, name);
+	if ((uintptr_t)array % sizeof(*array))
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: %s is %p; it must be a multiple of %zu", call, name,
+		                (const void *)array, sizeof(*array));
+	return DHS_OK;
+}
+
+static int check_group(const char *call, const dhs_batch *batch, uint32_t group)
+{
+	uint32_t groups = batch->context->world.geometry.groups;
+
+	if (group >= groups)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: group is %u; there are %u groups", call, group,
+		                groups);
+	return DHS_OK;
+}
+
+int dhs_step_all_resident(dhs_batch *batch, int *resident)
+{
+	int rc = dhs_batch_check("dhs_step_all_resident", batch);
+
+	if (rc)
+		return rc;
+	if (!resident)
+		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_step_all_resident: resident is NULL");
+	if (!batch->begun)
+		return dhs_fail(DHS_ERR_ORDER, "dhs_step_all_resident: the batch has not begun a step");
+	*resident = batch->all_resident;
+	return DHS_OK;
+}
+
+int dhs_step_slots(dhs_batch *batch, uint32_t sessions, uint32_t rows, int32_t *slots_dev,
+                   dhs_stream stream)
+{
+	dhs_context *context;
+	int captured, rc = check_call("dhs_step_slots", batch, &sessions, stream, &captured);
+
+	if (rc)
+		return rc;
+	context = batch->context;
+	rc = check_array("dhs_step_slots", "slots_dev", slots_dev);
+	if (rc)
+		return rc;
+	if (!rows || rows > context->max_new_rows)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "dhs_step_slots: rows is %u; it must be 1 to max_new_rows = %u", rows,
+		                context->max_new_rows);
+	if (!captured && rows < batch->new_rows)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "dhs_step_slots: rows is %u; an entry of the begun step has %u new rows",
+		                rows, batch->new_rows);
+	return context->ops->slots(context->device, &context->world, batch->state, sessions, rows,
+	                           slots_dev, stream);
+}
+
+/* Checks a selection and fills in its defaults. */
+static int fill_selection(const char *call, const dhs_batch *batch, int captured, dhs_selection *s)
+{
+	int rc;
+
+	if (s->flags || s->reserved)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "%s: selection->flags is %#x and reserved %u; both must be 0", call,
+		                s->flags, s->reserved);
+	s->queries = s->queries ? s->queries : batch->max_queries;
+	s->top_k = s->top_k ? s->top_k : batch->top_k;
+	if (s->queries > batch->max_queries || s->top_k > batch->top_k)
+		return dhs_fail(
+			DHS_ERR_ARGUMENT,
+			"%s: selection->queries is %u and top_k %u; the batch takes at most %u and %u", call,
+			s->queries, s->top_k, batch->max_queries, batch->top_k);
+	if (!captured && s->queries < batch->queries)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "%s: selection->queries is %u; an entry of the begun step has %u", call,
+		                s->queries, batch->queries);
+	rc = check_array(call, "selection->rows", s->rows);
+	return rc ? rc : check_array(call, "selection->slots", s->slots);
+}
+
+static int plan(const char *call, dhs_batch *batch, uint32_t group, const dhs_selection *selection,
+                dhs_stream stream)
+{
+	dhs_selection s = DHS_INIT(dhs_selection);
+	dhs_context *context;
+	int captured, rc = dhs_batch_check(call, batch);
+
+	if (rc == DHS_OK)
+		rc = check_group(call, batch, group);
+	if (rc == DHS_OK)
+		rc = dhs_options_read(call, "selection", selection, &s, sizeof(s), sizeof(s));
+	if (rc == DHS_OK)
+		rc = check_call(call, batch, &s.sessions, stream, &captured);
+	if (rc == DHS_OK)
+		rc = fill_selection(call, batch, captured, &s);
+	if (rc)
+		return rc;
+	context = batch->context;
+	return context->ops->plan(context->device, &context->world, batch->state, group, &s, stream);
+}
+
+int dhs_step_plan(dhs_batch *batch, uint32_t group, const dhs_selection *selection,
+                  dhs_stream stream)
+{
+	return plan("dhs_step_plan", batch, group, selection, stream);
+}
+
+int dhs_step_fetch(dhs_batch *batch, uint32_t group, uint32_t first, uint32_t layers,
+                   dhs_stream stream)
+{
+	const uint32_t *group_first;
+	uint32_t sessions = 0, all;
+	int captured, rc = check_call("dhs_step_fetch", batch, &sessions, stream, &captured);
+
+	if (rc == DHS_OK)
+		rc = check_group("dhs_step_fetch", batch, group);
+	if (rc)
+		return rc;
+	group_first = batch->context->group_first;
+	all = group_first[group + 1] - group_first[group];
+	if (first >= all || layers > all - first)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "dhs_step_fetch: first is %u and layers %u; group %u has %u layers", first,
+		                layers, group, all);
+	return batch->context->ops->fetch(batch->context->device, &batch->context->world, batch->state,
+	                                  group, first, layers ? layers : all - first, stream);
+}
+
+int dhs_step_resolve(dhs_batch *batch, uint32_t group, const dhs_selection *selection,
+                     dhs_stream stream)
+{
+	int rc = plan("dhs_step_resolve", batch, group, selection, stream);
+
+	return rc ? rc : dhs_step_fetch(batch, group, 0, 0, stream);
+}
+
+int dhs_step_commit(dhs_batch *batch, uint32_t sessions, const int32_t *kept_dev, dhs_stream stream)
+{
+	int captured, rc = check_call("dhs_step_commit", batch, &sessions, stream, &captured);
+
+	if (rc == DHS_OK && kept_dev)
+		rc = check_array("dhs_step_commit", "kept_dev", kept_dev);
+	if (rc)
+		return rc;
+	return batch->context->ops->commit(batch->context->device, &batch->context->world, batch->state,
+	                                   sessions, kept_dev, stream);
+}
