@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+/* Rows kept in the library: everything here that an engine must do to use it is in kv.c. */
+#ifndef DECODE_KV_H
+#define DECODE_KV_H
+
+#include "model.h"
+#include "rows.h"
+
+#include <dhisparse/dhisparse.h>
+
+struct kv_options {
+	uint32_t backend, policy; /* DHS_BACKEND_..., DHS_POLICY_... */
+	uint32_t sessions;
+	uint32_t max_rows;     /* of a session */
+	uint32_t max_new_rows; /* of a session in a step */
+	uint32_t hot_rows, tail_rows, page_rows;
+	uint64_t device_rows; /* of the pool; 0: as many as are needed to refuse nothing */
+	uint64_t host_seed;   /* of the host device; 0: work runs at once and in order */
+};
+
+/* Where the rows of all sessions are now. */
+struct kv_places {
+	uint64_t rows, device_rows, host_only_rows;
+	uint64_t hot_rows; /* in hot caches, summed over sessions and groups */
+	uint64_t pool_rows;
+};
+
+struct rows *kv_open(const struct model *model, const struct kv_options *options);
+void kv_close(struct rows *rows);
+
+/* The library's counters up to the last step. */
+void kv_stats(struct rows *rows, dhs_stats *stats);
+void kv_places(struct rows *rows, struct kv_places *places);
+
+#endif
