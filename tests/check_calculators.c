@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+/* Computed bytes are the bytes asked of the allocator, by kind, for all shapes;
+ * and all of it comes back. */
+#include "support.h"
+
+static uint32_t pages_for(uint64_t rows, uint32_t page_rows)
+{
+	return (uint32_t)((rows + page_rows - 1) / page_rows);
+}
+
+/* ---- random shapes -------------------------------------------------------- */
+
+static void roll_groups(struct rig *rig, struct dice *dice)
+{
+	rig->layout.layers = 0;
+	rig->layout.groups = dice_below(dice, 6);
+	rig->layout.group_layers = rig->layout.groups != 0 ? rig->group_layers : NULL;
+	for (uint32_t g = 0; g < rig->layout.groups; g++)
+		rig->layout.layers += rig->group_layers[g] = 1 + dice_below(dice, 5);
+	if (rig->layout.groups == 0)
+		rig->layout.layers = 1 + dice_below(dice, 9);
+}
+
+static void roll_segments(struct rig *rig, struct dice *dice)
+{
+	uint32_t page_rows = rig_page_rows(rig), pad = 4 * dice_below(dice, 20);
+	bool packed = dice_below(dice, 2) == 0;
+	uint64_t offset = 0;
+
+	rig->layout.segments = 1 + dice_below(dice, 4);
+	memset(rig->segment, 0, sizeof(rig->segment));
+	for (uint32_t g = 0; g < rig->layout.segments; g++) {
+		rig->segment[g].bytes = 16 + 4 * dice_below(dice, 200);
+		rig->segment[g].offset = packed ? 0 : offset;
+		offset += (uint64_t)rig->segment[g].bytes * page_rows + pad;
+	}
+	for (uint32_t g = 0; !packed && g < rig->layout.segments; g++)
+		rig->segment[g].page_stride = offset;
+}
+
+static void roll_options(struct rig *rig, struct dice *dice)
+{
+	static const uint32_t rows[] = { 1, 2, 3, 4, 7, 8, 16, 31, 64, 65 };
+	dhs_context_options *o = &rig->options;
+
+	rig_default(rig);
+	rig->seed = dice_below(dice, 3);
+	rig->layout.page_rows = rows[dice_below(dice, COUNT_OF(rows))];
+	roll_groups(rig, dice);
+	roll_segments(rig, dice);
+	o->policy = dice_below(dice, 4);
+	o->backup = o->policy < 2 ? dice_below(dice, 3) : 0;
+	o->max_sessions = 1 + dice_below(dice, 20);
+	o->max_rows = 1 + dice_below(dice, 3000);
+	o->max_new_rows = 1 + dice_below(dice, 10);
+	o->hot_rows = 1 + dice_below(dice, 200);
+	o->tail_rows = dice_below(dice, 70);
+	o->flags = dice_below(dice, 2) * DHS_CONTEXT_TAIL_ROWS;
+	o->host_rows = o->policy == DHS_POLICY_FULL ? 0 : 1 + dice_below(dice, 2000);
+	rig->engine_pool = dice_below(dice, 4) == 0;
+	o->reserved_pages = rig->engine_pool ? 0 : dice_below(dice, 4);
+	o->device_pages = o->reserved_pages + pages_for(o->hot_rows, rig->layout.page_rows) +
+	                  pages_for(o->tail_rows + (o->tail_rows == 0 ? 64 : 0) + 2 * o->max_new_rows,
+	                            rig->layout.page_rows) +
+	                  2 + dice_below(dice, 40);
+}
+
+/* The parts of it that the header fixes. */
+static void check_context_required(const struct rig *rig, const dhs_required *r)
+{
+	const dhs_context_options *o = &rig->options;
+	uint32_t page_rows = rig_page_rows(rig);
+	uint64_t tail = o->tail_rows != 0 || o->flags != 0 ? o->tail_rows : 64;
+	uint64_t row = rig_row_bytes(rig) * rig->layout.layers;
+
+	ck_assert_uint_eq(r->size, sizeof(*r));
+	ck_assert_uint_le(r->pool_bytes, r->device_bytes);
+	ck_assert_uint_le(r->tier_bytes, r->host_bytes);
+	ck_assert_uint_eq(r->session_pages, r->hot_pages + r->tail_pages);
+	ck_assert_uint_eq(r->staging_pages + r->staging_rows, 0);
+	if (rig->engine_pool)
+		ck_assert_uint_eq(r->pool_bytes, 0);
+	else if (rig->segment[0].page_stride == 0)
+		ck_assert_uint_eq(r->pool_bytes, row * page_rows * o->device_pages);
+	else
+		ck_assert_uint_ge(r->pool_bytes, row * page_rows * o->device_pages);
+	if (o->policy == DHS_POLICY_FULL) {
+		ck_assert_uint_eq(r->session_pages, 0);
+		ck_assert_uint_eq(r->tier_bytes, 0);
+		return;
+	}
+	ck_assert_uint_eq(r->tier_bytes, row * page_rows * pages_for(o->host_rows, page_rows));
+	ck_assert_uint_eq(r->hot_pages, pages_for(o->hot_rows, page_rows));
+	ck_assert_uint_eq(r->tail_pages, pages_for(tail + 2 * o->max_new_rows, page_rows) + 1);
+}
+
+static void check_batch(struct rig *rig, struct dice *dice)
+{
+	const dhs_context_options *c = &rig->options;
+	dhs_batch_options o = DHS_INIT(dhs_batch_options);
+	dhs_required r = DHS_INIT(dhs_required);
+	dhs_batch *batch = NULL;
+	dhs_stats before = rig_stats(rig), after;
+	uint64_t device = rig->memory.bytes[DHS_MEMORY_DEVICE];
+	uint64_t host = rig->memory.bytes[DHS_MEMORY_HOST], most;
+	int rc;
+
+	o.max_sessions = dice_below(dice, c->max_sessions + 1);
+	o.max_queries = dice_below(dice, 17);
+	o.top_k = 1 + dice_below(dice, 60);
+	o.staging_buffers = dice_below(dice, 4);
+	if (dice_below(dice, 3) == 0) {
+		o.flags = DHS_BATCH_STAGING_ROWS;
+		o.staging_rows = dice_below(dice, 50);
+	}
+	ck_good(dhs_batch_required(&rig->options, &o, &r));
+	most = (uint64_t)(o.max_queries ? o.max_queries : 1) * o.top_k;
+	most = most < c->max_rows ? most : c->max_rows;
+	most = most > c->hot_rows ? most - c->hot_rows : 0;
+	most *= o.max_sessions != 0 ? o.max_sessions : c->max_sessions;
+	if (o.flags != 0 || c->policy == DHS_POLICY_FULL)
+		most = o.staging_rows;
+	if (c->policy != DHS_POLICY_FULL)
+		ck_assert_uint_eq(r.staging_rows, most);
+	ck_assert_uint_ge(r.staging_pages, pages_for(r.staging_rows, rig_page_rows(rig)));
+	ck_assert_uint_le(r.staging_pages, pages_for(r.staging_rows, rig_page_rows(rig)) *
+	                                       (o.staging_buffers ? o.staging_buffers : 1));
+	ck_assert_uint_eq(r.pool_bytes + r.tier_bytes + r.session_pages, 0);
+	rc = dhs_batch_create(rig->context, &o, &batch);
+	if (r.staging_pages > before.pages_free) {
+		ck_assert_int_eq(rc, DHS_ERR_DEVICE_MEMORY);
+	} else {
+		ck_assert_int_eq(rc, 0);
+		after = rig_stats(rig);
+		ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], device + r.device_bytes);
+		ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_HOST], host + r.host_bytes);
+		ck_assert_uint_eq(after.pages_staging, before.pages_staging + r.staging_pages);
+		ck_assert_uint_eq(after.batches, before.batches + 1);
+		ck_good(dhs_batch_destroy(batch));
+	}
+	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], device);
+	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_HOST], host);
+	after = rig_stats(rig);
+	ck_assert_uint_eq(after.pages_free + after.pages_draining, before.pages_free);
+}
+
+static void check_shape(struct rig *rig, struct dice *dice)
+{
+	dhs_required required = DHS_INIT(dhs_required);
+	uint64_t control;
+
+	if (rig->engine_pool)
+		rig->options.pool = rig_keep(rig, sizeof(void *)); /* set again by rig_open */
+	rig_open(rig);
+	ck_good(dhs_context_required(&rig->options, &required));
+	check_context_required(rig, &required);
+	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], required.device_bytes);
+	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_HOST], required.host_bytes);
+	check_batch(rig, dice);
+	control = rig->memory.bytes[DHS_MEMORY_CONTROL];
+	for (uint32_t i = 0; i < 8; i++)
+		check_batch(rig, dice);
+	/* Records of work are kept for the next; nothing that grows with each batch. */
+	ck_assert_uint_le(rig->memory.bytes[DHS_MEMORY_CONTROL], control + 128);
+	rig_close(rig);
+}
+
+START_TEST(test_random_shapes)
+{
+	struct dice dice = { (uint64_t)_i * 1000 };
+
+	for (uint32_t i = 0; i < support_times(60); i++) {
+		struct rig rig;
+
+		roll_options(&rig, &dice);
+		check_shape(&rig, &dice);
+	}
+}
+END_TEST
+
+/* Required says it without allocating, whatever the size. */
+START_TEST(test_required_allocates_nothing)
+{
+	struct rig rig;
+	dhs_required required = DHS_INIT(dhs_required);
+
+	rig_default(&rig);
+	rig.layout.page_rows = 64;
+	rig.layout.layers = 61;
+	rig.layout.groups = 0;
+	rig.layout.group_layers = NULL;
+	rig.segment[0].bytes = 656;
+	rig.options.max_sessions = 64;
+	rig.options.max_rows = 131072;
+	rig.options.hot_rows = 4096;
+	rig.options.tail_rows = 64;
+	rig.options.device_pages = 20000;
+	rig.options.host_rows = UINT64_C(64) * 131072;
+	memory_arm(&rig.memory, 0, false);
+	ck_good(dhs_context_required(&rig.options, &required));
+	ck_assert_uint_eq(rig.memory.asked, 0);
+	ck_assert_uint_eq(required.pool_bytes, UINT64_C(20000) * 64 * 656 * 61);
+	ck_assert_uint_eq(required.tier_bytes, UINT64_C(64) * 131072 * 656 * 61);
+	ck_assert_uint_eq(required.hot_pages, 64);
+	ck_assert_uint_eq(required.tail_pages, 3);
+	/* Tables are small beside what they tell of. */
+	ck_assert_uint_lt(required.device_bytes - required.pool_bytes, required.pool_bytes / 20);
+}
+END_TEST
+
+/* What a pool must hold can be asked before it is sized. */
+START_TEST(test_before_sizing)
+{
+	struct rig rig;
+	dhs_batch_options options = DHS_INIT(dhs_batch_options);
+	dhs_required unsized = DHS_INIT(dhs_required), sized = DHS_INIT(dhs_required);
+
+	rig_default(&rig);
+	rig.options.device_pages = 0;
+	options.top_k = 20;
+	ck_good(dhs_context_required(&rig.options, &unsized));
+	ck_assert_uint_eq(unsized.session_pages, 5);
+	ck_assert_uint_eq(unsized.pool_bytes, 0);
+	rig.options.device_pages = unsized.session_pages;
+	ck_good(dhs_context_required(&rig.options, &sized));
+	ck_assert_uint_eq(sized.session_pages, 5);
+	ck_assert_uint_eq(sized.pool_bytes, 5 * 4 * 3 * 64);
+	ck_assert_uint_eq(sized.tier_bytes, unsized.tier_bytes);
+	ck_good(dhs_batch_required(&rig.options, &options, &sized));
+	rig.options.device_pages = 0;
+	ck_good(dhs_batch_required(&rig.options, &options, &unsized));
+	ck_assert_mem_eq(&sized, &unsized, sizeof(sized));
+	ck_assert_uint_eq(sized.staging_rows, 4 * (20 - 8));
+}
+END_TEST
+
+/* The GLM-5.3 shape of the field: 78 layers, 21 groups. */
+START_TEST(test_glm)
+{
+	struct rig rig;
+	struct history history;
+	struct table table;
+	dhs_required required = DHS_INIT(dhs_required);
+
+	rig_default(&rig);
+	rig.layout.layers = 78;
+	rig.layout.groups = 21;
+	rig.group_layers[0] = rig.group_layers[1] = 1;
+	for (uint32_t g = 2; g < 21; g++)
+		rig.group_layers[g] = 4;
+	rig.segment[0].bytes = 656;
+	rig.layout.page_rows = 64;
+	rig.options.max_rows = 2048;
+	rig.options.hot_rows = 256;
+	rig.options.tail_rows = 64;
+	rig.options.host_rows = 2048;
+	rig.options.device_pages = 24;
+	rig.options.policy = DHS_POLICY_FIXED;
+	ck_good(dhs_context_required(&rig.options, &required));
+	rig_open(&rig);
+	ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_DEVICE], required.device_bytes);
+	ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_HOST], required.host_bytes);
+	history_open(&rig, &history);
+	history_prefill(&rig, &history, 700);
+	table_open(&rig, &table, 1, 2, 128);
+	history_verify(&table, &history);
+	table_close(&table);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Nothing that a context does later takes device or host memory. */
+START_TEST(test_nothing_later)
+{
+	struct rig rig;
+	struct history history[4];
+	struct table table;
+	struct dice dice = { 4 };
+	uint64_t device, host;
+
+	rig_default(&rig);
+	rig.seed = (uint64_t)_i;
+	rig_open(&rig);
+	table_open(&rig, &table, 4, 2, 8);
+	device = rig.memory.bytes[DHS_MEMORY_DEVICE];
+	host = rig.memory.bytes[DHS_MEMORY_HOST];
+	for (uint32_t i = 0; i < 4; i++)
+		history_open(&rig, &history[i]);
+	for (uint32_t i = 0; i < 20; i++) {
+		struct turn turn;
+
+		history_prefill(&rig, &history[i % 4], dice_below(&dice, 20));
+		ck_good(dhs_session_evict(rig.context, history[(i + 1) % 4].id, NULL));
+		turn_open(&turn, &table);
+		for (uint32_t e = 0; e < 4; e++)
+			turn_add(&turn, &history[e], 2, 2, 1);
+		turn_begin(&turn);
+		turn_write(&turn);
+		turn_resolve_all(&turn, turn_wild(&turn, &dice));
+		turn_end(&turn);
+		ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_DEVICE], device);
+		ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_HOST], host);
+	}
+	rig_sync(&rig);
+	ck_good(dhs_context_wait(rig.context));
+	table_close(&table);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Destroyed with all in use: batches, sessions, an open step. */
+START_TEST(test_destroy_all)
+{
+	struct rig rig;
+	struct history history[3];
+	struct table table[2];
+	struct turn turn;
+
+	rig_default(&rig);
+	rig.seed = (uint64_t)_i;
+	rig_open(&rig);
+	table_open(&rig, &table[0], 4, 2, 8);
+	table_open(&rig, &table[1], 4, 2, 8);
+	turn_open(&turn, &table[0]);
+	for (uint32_t i = 0; i < 3; i++) {
+		history_open(&rig, &history[i]);
+		history_prefill(&rig, &history[i], 30);
+		turn_add(&turn, &history[i], 1, 1, 1);
+	}
+	turn_begin(&turn);
+	turn_write(&turn);
+	rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("calculators");
+	TCase *bytes = tcase_create("bytes");
+
+	tcase_set_timeout(bytes, support_seconds(60));
+	tcase_add_loop_test(bytes, test_random_shapes, 0, 10);
+	tcase_add_test(bytes, test_required_allocates_nothing);
+	tcase_add_test(bytes, test_before_sizing);
+	tcase_add_test(bytes, test_glm);
+	tcase_add_loop_test(bytes, test_nothing_later, 0, 3);
+	tcase_add_loop_test(bytes, test_destroy_all, 0, 3);
+	suite_add_tcase(suite, bytes);
+	return support_run(suite);
+}

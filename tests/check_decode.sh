@@ -1,0 +1,145 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The libdhisparse authors
+#
+# The main job: examples/decode generates the text that it must, wherever its rows are.
+# Speaks TAP.  DECODE, HELLO and DATA say where the programs and the model are.
+
+: "${DECODE:=${top_builddir:-.}/examples/decode/decode}"
+: "${HELLO:=${top_builddir:-.}/examples/hello}"
+: "${DATA:=${top_srcdir:-${srcdir:-.}}/examples/tiny-dsa}"
+
+for program in "$DECODE" "$HELLO"; do
+	[ -x "$program" ] || { echo "Bail out! $program is not built"; exit 99; }
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/check_decode.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+trap 'exit 99' HUP INT TERM
+
+plan=32
+test=0
+echo "1..$plan"
+
+# ok STATUS NAME: one result; what the program said follows a failure.
+ok() {
+	test=$((test + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $test - $2"
+	else
+		echo "not ok $test - $2"
+		sed 's/^/# /' "$work/err"
+	fi
+}
+
+# decode OUT OPTION...: runs the decoder, standard output to OUT.
+decode() {
+	out=$work/$1
+	shift
+	"$DECODE" --model "$DATA/model.dsat" --prompt "$DATA/prompt.txt" "$@" \
+		>"$out" 2>"$work/err"
+}
+
+# number KEY OUT, texts OUT: out of the JSON object.
+number() {
+	sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$work/$2"
+}
+texts() {
+	sed -n 's/.*"texts":\(\[.*\]\),"policy":.*/\1/p' "$work/$1"
+}
+# same A B: both made texts, and the same.
+same() {
+	[ -n "$(texts "$1")" ] && [ "$(texts "$1")" = "$(texts "$2")" ]
+}
+
+# passes NAME OPTION...: the run ends with status 0.
+passes() {
+	name=$1
+	shift
+	decode out "$@"
+	ok $? "$name"
+}
+
+# fails STATUS TEXT OPTION...: the run ends with the status, and its message has the text.
+fails() {
+	status=$1 text=$2
+	shift 2
+	decode out "$@"
+	[ $? -eq "$status" ] && grep -q -e "$text" "$work/err" && [ ! -s "$work/out" ]
+	ok $? "status $status: $text"
+}
+
+"$HELLO" >"$work/out" 2>"$work/err"
+ok $? "hello"
+
+# The decoder is right: its choices are those that were recorded with the model.
+passes "choices as in the report, all resident" --policy full --report "$DATA/report.json"
+passes "choices as in the report, rows in two tiers" \
+	--policy fixed --hot-rows 256 --report "$DATA/report.json" --step-rows 16
+
+sed 's/^  32,$/  33,/' "$DATA/report.json" >"$work/spaces.json"
+decode out --report "$work/spaces.json"
+[ $? -eq 1 ]
+ok $? "a report of other choices is told"
+
+# The point of it all: a hot cache far smaller than the context, and the same text to the byte.
+decode full --json --policy full --prompt-rows 8000 --tokens 300
+ok $? "8,000 rows, full"
+decode fixed --json --policy fixed --prompt-rows 8000 --tokens 300 --hot-rows 256 --tail-rows 64
+ok $? "8,000 rows, fixed, 256 hot, 64 in the tail"
+same full fixed
+ok $? "the same text"
+misses=$(number misses fixed)
+[ "${misses:-0}" -ge 10000 ]
+ok $? "at least 10,000 misses: $misses"
+[ "$(number misses full)" = 0 ] && [ "$(number bytes_to_host full)" = 0 ]
+ok $? "none with everything resident, and nothing copied"
+[ "$(number bytes_to_device fixed)" = $((misses * 4 * 160)) ]
+ok $? "each miss brings a row of each layer of its group"
+
+# checked NAME OPTION...: every logit is the one that plain arrays give.
+checked() {
+	name=$1
+	shift
+	passes "--check, $name" --check --prompt-rows 1500 --tokens 40 "$@"
+}
+for policy in full fixed adaptive; do
+	checked "$policy" --policy $policy --hot-rows 256
+	checked "$policy, late and out of order" --policy $policy --hot-rows 256 --host-seed 7
+done
+checked "one row a step, odd pages, no tail" --policy fixed --hot-rows 256 --tail-rows 0 \
+	--page-rows 7 --step-rows 1
+checked "a hot cache smaller than a selection" --policy fixed --hot-rows 100
+checked "16 queries a step" --policy fixed --hot-rows 300 --step-rows 16
+
+# Three sessions that share a pool too small for all their rows.
+decode_three() {
+	decode "$@" --sessions 3 --hot-rows 256 --prompt-rows 1200 --tokens 40 --json
+}
+decode_three three_full --policy full
+ok $? "three sessions, full"
+decode_three three --check --policy adaptive --step-rows 1 --device-rows 2600
+ok $? "three sessions, adaptive, --check, room for two thirds of the rows"
+same three_full three
+ok $? "the same texts"
+host_only=$(number host_only three) misses=$(number misses three)
+[ "${host_only:-0}" -gt 0 ] && [ "${misses:-0}" -gt 0 ]
+ok $? "some rows were only in host memory"
+decode warm_full --json --policy full --prompt-rows 600 --tokens 60 --temperature 0.9 --seed 5
+decode warm --json --policy fixed --hot-rows 64 --prompt-rows 600 --tokens 60 \
+	--temperature 0.9 --seed 5 --host-seed 3
+same warm_full warm
+ok $? "the same text when it is sampled"
+
+# What is wrong is said, and nothing is printed.
+head -c 100000 "$DATA/model.dsat" >"$work/short.dsat"
+: >"$work/empty"
+fails 2 "not a number from" --tokens x
+fails 2 "no 'half'" --policy half
+fails 2 "unrecognized option" --bogus
+fails 2 "No such file" --prompt "$work/none"
+fails 2 "an empty prompt" --prompt "$work/empty"
+fails 2 "not a model" --model "$DATA/draft.dsat"
+fails 2 "too short" --model "$work/short.dsat"
+fails 3 "dhs_" --device-rows 64
+
+[ "$test" -eq "$plan" ] || echo "# planned $plan, ran $test"

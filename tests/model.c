@@ -1,0 +1,1356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory, arithmetic ---------------------------------------------------- */
+
+struct block {
+	struct block *next;
+	uint64_t align;
+};
+
+/* Zeroed memory that lives as long as the model. */
+void *model_memory(struct model *m, size_t bytes)
+{
+	struct block *b = calloc(1, sizeof *b + bytes);
+
+	if (!b) {
+		fprintf(stderr, "model: out of memory\n");
+		exit(2);
+	}
+	b->next = m->memory;
+	m->memory = b;
+	return b + 1;
+}
+
+static uint64_t up(uint64_t n, uint64_t unit)
+{
+	return (n + unit - 1) / unit;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int full(const struct model *m)
+{
+	return m->config.policy == DHS_POLICY_FULL;
+}
+
+static int adaptive(const struct model *m)
+{
+	return m->config.policy == DHS_POLICY_ADAPTIVE;
+}
+
+struct model *model_new(const struct model_config *c)
+{
+	struct model *m = calloc(1, sizeof *m);
+	uint32_t window = c->tail_rows + DHS_MAX_STEPS_IN_FLIGHT * c->max_new_rows;
+
+	if (!m)
+		exit(2);
+	m->config = *c;
+	m->hot_pages = full(m) ? 0 : (uint32_t)up(c->hot_rows, c->page_rows);
+	m->tail_pages = full(m) ? 0 : (uint32_t)up(window, c->page_rows) + 1;
+	m->max_pages = (uint32_t)up(c->max_rows, c->page_rows);
+	m->free = model_memory(m, c->device_pages * sizeof *m->free);
+	m->host_free = model_memory(m, c->host_pages * sizeof *m->host_free);
+	m->session = model_memory(m, c->max_sessions * sizeof(void *));
+	m->holder = model_memory(m, c->device_pages * sizeof(void *));
+	m->index = model_memory(m, c->max_sessions * sizeof *m->index);
+	for (m->indices = 0; m->indices < c->max_sessions; m->indices++)
+		m->index[m->indices].number = m->indices;
+	m->host_frees = c->host_pages;
+	for (uint32_t i = 0; i < c->device_pages; i++)
+		if (c->engine_pool || i < c->reserved_pages)
+			m->holder[i] = &m->engine;
+		else
+			m->frees++;
+	return m;
+}
+
+void model_free(struct model *m)
+{
+	for (struct block *b = m->memory, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	free(m);
+}
+
+/* ---- what still reads a page ------------------------------------------------ */
+
+static int step_done(const struct model_step *t)
+{
+	return !t || !t->open || t->closing;
+}
+
+static int ready(const struct model_readers *r)
+{
+	return step_done(r->step[0]) && step_done(r->step[1]);
+}
+
+static void add_reader(struct model_readers *r, struct model_step *t)
+{
+	if (!t || !t->open || r->step[0] == t || r->step[1] == t)
+		return;
+	r->step[r->step[0] && r->step[0]->open ? 1 : 0] = t;
+}
+
+static uint32_t count_ready(const struct model_readers *r, uint32_t count)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		n += (uint32_t)ready(&r[i]);
+	return n;
+}
+
+/* Takes one out of a list: one that is ready, if there is one. */
+static struct model_readers take_one(struct model_readers *list, uint32_t *count)
+{
+	uint32_t at = 0;
+	struct model_readers r;
+
+	while (at < *count && !ready(&list[at]))
+		at++;
+	if (at == *count)
+		at = 0;
+	r = list[at];
+	memmove(&list[at], &list[at + 1], (*count - at - 1) * sizeof *list);
+	--*count;
+	return r;
+}
+
+static void put_one(struct model_readers *list, uint32_t *count, struct model_readers r)
+{
+	list[(*count)++] = r;
+}
+
+static struct model_page *new_page(struct model *m)
+{
+	struct model_page *page = model_memory(m, sizeof *page);
+
+	page->number = -1;
+	return page;
+}
+
+static struct model_places new_places(struct model *m, struct model_page **page, uint32_t pages,
+                                      uint32_t count)
+{
+	struct model_places p = {pages, page, count, NULL};
+
+	p.place = model_memory(m, count * sizeof *p.place);
+	for (uint32_t i = 0; i < count; i++)
+		p.place[i].slot = -1;
+	return p;
+}
+
+static void own_places(struct model_places *p)
+{
+	for (uint32_t i = 0; i < p->count; i++)
+		p->place[i].of = p;
+}
+
+/* ---- pages of a session ------------------------------------------------------ */
+
+/* Pages that lie wholly below settled length - tail_rows. */
+static uint32_t aged_pages(const struct model *m, uint64_t settled)
+{
+	if (full(m) || settled < m->config.tail_rows)
+		return 0;
+	return (uint32_t)((settled - m->config.tail_rows) / m->config.page_rows);
+}
+
+static uint32_t pages_on_device(const struct model_session *s, uint32_t from, uint32_t to)
+{
+	uint32_t n = 0;
+
+	for (uint32_t p = from; p < to; p++)
+		n += s->table[p] != NULL;
+	return n;
+}
+
+static uint32_t optional_pages(const struct model_session *s)
+{
+	return pages_on_device(s, 0, s->history);
+}
+
+/* Tail pages, prefill and spares. */
+static uint32_t working_pages(const struct model_session *s)
+{
+	return s->spares + pages_on_device(s, s->history, s->mapped);
+}
+
+/* Pages that a session keeps though it may not need them. */
+static uint32_t kept_pages(const struct model *m, const struct model_session *s)
+{
+	return full(m) ? (uint32_t)up(s->reserve, m->config.page_rows) : m->tail_pages;
+}
+
+/* A page leaves the table and becomes a spare. */
+static void unmap(struct model_session *s, uint32_t p)
+{
+	struct model_readers r = {{NULL, NULL}};
+
+	s->table[p]->released = 1;
+	s->table[p] = NULL;
+	add_reader(&r, s->last);
+	put_one(s->spare, &s->spares, r);
+}
+
+/* A spare, or a page of the pool where there is no spare, becomes page p. */
+static void map(struct model *m, struct model_session *s, uint32_t p)
+{
+	if (s->spares)
+		take_one(s->spare, &s->spares);
+	else
+		take_one(m->free, &m->frees);
+	s->table[p] = new_page(m);
+}
+
+/* Spares beyond what the session keeps go back to the pool, the newest first. */
+static void trim(struct model *m, struct model_session *s)
+{
+	while (s->spares && working_pages(s) > kept_pages(m, s))
+		put_one(m->free, &m->frees, s->spare[--s->spares]);
+}
+
+/* An optional page is taken back: it becomes a spare. */
+static void take_back(struct model *m, struct model_session *s, uint32_t p)
+{
+	unmap(s, p);
+	m->stats.evicted_pages++;
+	if (!m->config.eager)
+		m->stats.backup_rows += m->config.page_rows - s->copied[p];
+	s->copied[p] = m->config.page_rows;
+}
+
+/* The page that ages under adaptive stays; another takes its place among the
+ * session's own. */
+static void replace(struct model *m, struct model_session *s)
+{
+	uint32_t p = 0;
+
+	if (count_ready(m->free, m->frees)) {
+		put_one(s->spare, &s->spares, take_one(m->free, &m->frees));
+		return;
+	}
+	while (!s->table[p])
+		p++;
+	take_back(m, s, p);
+}
+
+static void age(struct model *m, struct model_session *s)
+{
+	uint32_t to = aged_pages(m, s->settled);
+
+	while (s->history < to) {
+		uint32_t p = s->history++;
+
+		if (!s->table[p])
+			continue;
+		if (!adaptive(m))
+			unmap(s, p);
+		else if (working_pages(s) < m->tail_pages)
+			replace(m, s);
+	}
+	trim(m, s);
+}
+
+static void give_history(struct model *m, struct model_session *s)
+{
+	for (uint32_t p = 0; p < s->history; p++)
+		if (s->table[p])
+			take_back(m, s, p);
+	trim(m, s);
+}
+
+/* The session that has most optional pages; closed: and no open step. */
+static struct model_session *richest(const struct model *m, int closed)
+{
+	struct model_session *best = NULL;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		struct model_session *s = m->session[i];
+
+		if (!s || (closed && model_open(s)) || !optional_pages(s))
+			continue;
+		if (!best || optional_pages(s) > optional_pages(best))
+			best = s;
+	}
+	return best;
+}
+
+static uint32_t all_optional(const struct model *m, int closed)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++)
+		if (m->session[i] && !(closed && model_open(m->session[i])))
+			n += optional_pages(m->session[i]);
+	return n;
+}
+
+/* ---- host pages --------------------------------------------------------------- */
+
+static uint32_t host_need(const struct model *m, const struct model_session *s, uint64_t bound)
+{
+	uint64_t need = up(larger(s->reserve, bound), m->config.page_rows);
+
+	if (full(m) || need <= s->host_pages)
+		return 0;
+	return (uint32_t)need - s->host_pages;
+}
+
+static unsigned host_codes(const struct model *m, uint32_t need)
+{
+	if (need > m->host_frees)
+		return MODEL_CODE(DHS_ERR_HOST_MEMORY);
+	if (need > count_ready(m->host_free, m->host_frees))
+		return MODEL_CODE(DHS_ERR_PENDING);
+	return 0;
+}
+
+static void host_grow(struct model *m, struct model_session *s, uint64_t bound)
+{
+	for (uint32_t n = host_need(m, s, bound); n; n--)
+		put_one(s->host_page, &s->host_pages, take_one(m->host_free, &m->host_frees));
+}
+
+static void host_shrink(struct model *m, struct model_session *s, uint64_t keep)
+{
+	uint64_t pages = up(keep, m->config.page_rows);
+
+	while (s->host_pages > pages) {
+		struct model_readers r = s->host_page[--s->host_pages];
+
+		add_reader(&r, s->last);
+		put_one(m->host_free, &m->host_frees, r);
+	}
+}
+
+/* ---- what can be seen ---------------------------------------------------------- */
+
+uint64_t model_bound(const struct model *m, const struct model_session *s)
+{
+	uint64_t bound = s->settled;
+
+	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++)
+		for (uint32_t e = 0; m->flight[i] && e < m->flight[i]->count; e++)
+			if (m->flight[i]->entry[e].session == s && !m->flight[i]->entry[e].cancelled)
+				bound += m->flight[i]->entry[e].new_rows;
+	return bound;
+}
+
+/* An unsettled step counts the session in. */
+int model_busy(const struct model *m, const struct model_session *s)
+{
+	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++)
+		for (uint32_t e = 0; m->flight[i] && e < m->flight[i]->count; e++)
+			if (m->flight[i]->entry[e].session == s && !m->flight[i]->entry[e].cancelled)
+				return 1;
+	return 0;
+}
+
+int model_open(const struct model_session *s)
+{
+	return s->last && s->last->open; /* a step, or an extension that is not committed */
+}
+
+static uint32_t session_pages(const struct model_session *s)
+{
+	return s->hot_pages + s->spares + pages_on_device(s, 0, s->mapped);
+}
+
+static uint32_t required_pages(const struct model *m, const struct model_session *s)
+{
+	return full(m) ? session_pages(s) : m->hot_pages + m->tail_pages;
+}
+
+void model_pages(const struct model *m, dhs_stats *stats)
+{
+	uint32_t host_owned = 0;
+
+	memset(stats, 0, sizeof *stats);
+	stats->pages_free = count_ready(m->free, m->frees);
+	stats->pages_draining = m->frees - stats->pages_free;
+	for (uint32_t i = 0; i < m->config.device_pages; i++)
+		stats->pages_reserved += m->holder[i] == &m->engine;
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		struct model_session *s = m->session[i];
+
+		if (!s)
+			continue;
+		stats->pages_required += required_pages(m, s);
+		stats->pages_resident += session_pages(s) - required_pages(m, s);
+		host_owned += s->host_pages;
+	}
+	stats->pages_staging = m->stats.pages_staging;
+	stats->sessions = m->sessions;
+	stats->batches = m->batches;
+	stats->host_rows = (uint64_t)m->config.host_pages * m->config.page_rows;
+	stats->host_rows_used = (uint64_t)host_owned * m->config.page_rows;
+}
+
+void model_info(const struct model *m, const struct model_session *s, dhs_session_info *info)
+{
+	uint32_t rows = m->config.page_rows;
+
+	memset(info, 0, sizeof *info);
+	info->rows = s->settled;
+	info->rows_bound = model_bound(m, s);
+	info->tokens = s->settled * m->config.tokens_per_row;
+	for (uint32_t p = 0; (uint64_t)p * rows < s->settled; p++)
+		if (s->table[p])
+			info->device_rows += smaller(rows, s->settled - (uint64_t)p * rows);
+	info->host_only_rows = s->settled - info->device_rows;
+	info->resident_pages = optional_pages(s);
+	info->required_pages = required_pages(m, s);
+	info->host_rows = (uint64_t)s->host_pages * rows;
+}
+
+void model_refused(struct model *m, int code)
+{
+	if (code == DHS_ERR_DEVICE_MEMORY || code == DHS_ERR_HOST_MEMORY)
+		m->stats.refusals++;
+}
+
+/* ---- sessions ------------------------------------------------------------------ */
+
+unsigned model_may_create(struct model *m, uint64_t reserve)
+{
+	uint32_t pages = (uint32_t)up(reserve, m->config.page_rows);
+	uint32_t need = full(m) ? pages : m->hot_pages + m->tail_pages;
+	unsigned codes = 0;
+
+	if (reserve > m->config.max_rows)
+		return MODEL_CODE(DHS_ERR_ARGUMENT);
+	if (m->sessions == m->config.max_sessions)
+		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
+	if (!full(m))
+		codes |= host_codes(m, pages);
+	if (need > m->frees + all_optional(m, 0))
+		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
+	return codes ? codes : MODEL_CODE(0);
+}
+
+static void new_hot(struct model *m, struct model_session *s, struct model_hot *hot)
+{
+	uint32_t rows = full(m) ? 0 : m->config.hot_rows;
+
+	hot->places = new_places(m, s->hot_page, s->hot_pages, rows);
+	own_places(&hot->places);
+	hot->row = model_memory(m, rows * sizeof *hot->row);
+	hot->stamp = model_memory(m, rows * sizeof *hot->stamp);
+	for (uint32_t i = 0; i < rows; i++)
+		hot->row[i] = -1;
+}
+
+static struct model_session *new_session(struct model *m, uint64_t reserve)
+{
+	struct model_session *s = model_memory(m, sizeof *s);
+
+	s->serial = ++m->serial;
+	s->alive = 1;
+	s->reserve = reserve;
+	s->drop_from = UINT64_MAX;
+	s->table = model_memory(m, m->max_pages * sizeof(void *));
+	s->spare = model_memory(m, m->config.device_pages * sizeof *s->spare);
+	s->hot_page_readers = model_memory(m, m->hot_pages * sizeof *s->hot_page_readers);
+	s->hot_page = model_memory(m, m->hot_pages * sizeof(void *));
+	s->copied = model_memory(m, m->max_pages * sizeof *s->copied);
+	s->host_page = model_memory(m, m->config.host_pages * sizeof *s->host_page);
+	s->version = model_memory(m, m->config.max_rows * sizeof *s->version);
+	return s;
+}
+
+/* Evicts until so many pages are free or drain. */
+static void make_room(struct model *m, uint32_t pages)
+{
+	while (m->frees < pages)
+		give_history(m, richest(m, 0));
+}
+
+struct model_session *model_create(struct model *m, uint64_t reserve, dhs_session handle)
+{
+	struct model_session *s = new_session(m, reserve);
+	uint32_t keep = kept_pages(m, s);
+
+	make_room(m, m->hot_pages + keep);
+	s->index = m->index[0].number;
+	s->before = m->index[0].readers;
+	memmove(&m->index[0], &m->index[1], (--m->indices) * sizeof m->index[0]);
+	m->session[s->index] = s;
+	m->sessions++;
+	s->handle = handle;
+	while (s->hot_pages < m->hot_pages) {
+		s->hot_page[s->hot_pages] = new_page(m);
+		put_one(s->hot_page_readers, &s->hot_pages, take_one(m->free, &m->frees));
+	}
+	while (s->spares < keep)
+		put_one(s->spare, &s->spares, take_one(m->free, &m->frees));
+	host_grow(m, s, 0);
+	for (uint32_t g = 0; g < m->config.groups; g++)
+		new_hot(m, s, &s->hot[g]);
+	return s;
+}
+
+/* The page that a truncate cut and that is in host memory only. */
+static int cut_page(const struct model *m, const struct model_session *s)
+{
+	return s->settled % m->config.page_rows && !s->table[s->settled / m->config.page_rows];
+}
+
+static uint32_t map_need(const struct model *m, const struct model_session *s, uint64_t bound)
+{
+	uint64_t pages = up(bound, m->config.page_rows);
+
+	return (uint32_t)(pages > s->mapped ? pages - s->mapped : 0) + (uint32_t)cut_page(m, s);
+}
+
+/* Sets the length, reloads the cut page, and maps pages up to the bound. */
+static void grow(struct model *m, struct model_session *s, uint64_t bound)
+{
+	if (cut_page(m, s)) {
+		map(m, s, (uint32_t)(s->settled / m->config.page_rows));
+		m->stats.reload_rows += s->settled % m->config.page_rows;
+	}
+	while (s->mapped < up(bound, m->config.page_rows))
+		map(m, s, s->mapped++);
+	host_grow(m, s, bound);
+}
+
+static void drop_hot(struct model *m, struct model_session *s)
+{
+	for (uint32_t g = 0; g < m->config.groups; g++)
+		for (uint32_t i = 0; i < s->hot[g].places.count; i++)
+			if (s->hot[g].row[i] >= 0 && (uint64_t)s->hot[g].row[i] >= s->drop_from)
+				s->hot[g].row[i] = -1;
+	s->drop_from = UINT64_MAX;
+}
+
+/* Device pages that an extend misses once the session has aged. */
+static uint32_t extend_need(const struct model *m, const struct model_session *s, uint64_t bound)
+{
+	uint32_t need = map_need(m, s, bound);
+	uint32_t from = (uint32_t)larger(s->history, aged_pages(m, s->settled));
+	uint32_t spares;
+
+	if (full(m))
+		spares = s->spares;
+	else
+		spares = m->tail_pages - pages_on_device(s, from, s->mapped);
+	return need > spares ? need - spares : 0;
+}
+
+static unsigned device_codes(const struct model *m, uint32_t need)
+{
+	if (need <= count_ready(m->free, m->frees) + all_optional(m, 1))
+		return 0;
+	if (need <= m->frees + all_optional(m, 0))
+		return MODEL_CODE(DHS_ERR_PENDING);
+	return MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
+}
+
+unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t rows)
+{
+	uint64_t bound = s->settled + rows;
+	unsigned codes = 0;
+
+	if (!rows || bound > m->config.max_rows)
+		codes |= MODEL_CODE(DHS_ERR_ARGUMENT);
+	if (s->extending)
+		codes |= MODEL_CODE(DHS_ERR_ORDER);
+	if (model_busy(m, s))
+		codes |= MODEL_CODE(DHS_ERR_BUSY);
+	if (codes)
+		return codes;
+	if (model_open(s) || !ready(&s->before) || count_ready(s->spare, s->spares) < s->spares)
+		codes |= MODEL_CODE(DHS_ERR_PENDING);
+	codes |= host_codes(m, host_need(m, s, bound));
+	codes |= device_codes(m, extend_need(m, s, bound));
+	return codes ? codes : MODEL_CODE(0);
+}
+
+void model_extend(struct model *m, struct model_session *s, uint32_t rows)
+{
+	uint64_t bound = s->settled + rows;
+
+	age(m, s);
+	while (map_need(m, s, bound) > s->spares + count_ready(m->free, m->frees))
+		give_history(m, richest(m, 1));
+	drop_hot(m, s);
+	grow(m, s, bound);
+	s->device_rows = s->settled;
+	s->extending = 1;
+	s->extension = rows;
+	s->last = model_memory(m, sizeof *s->last);
+	s->last->open = 1;
+}
+
+static void close_extension(struct model_session *s)
+{
+	if (s->extending)
+		s->last->open = 0;
+	s->extending = 0;
+	s->extension = 0;
+}
+
+/* Pages from `page` on leave the table. */
+static void unmap_from(struct model_session *s, uint64_t page)
+{
+	while (s->mapped > page)
+		if (s->table[--s->mapped])
+			unmap(s, s->mapped);
+}
+
+void model_commit_rows(struct model *m, struct model_session *s, uint32_t rows, uint32_t version)
+{
+	for (uint32_t i = 0; i < rows; i++)
+		s->version[s->settled + i] = version;
+	close_extension(s);
+	s->settled += rows;
+	s->device_rows = s->settled;
+	unmap_from(s, up(s->settled, m->config.page_rows));
+	host_shrink(m, s, larger(s->reserve, s->settled));
+	if (m->config.eager && !full(m))
+		m->stats.mirrored_rows += rows;
+	age(m, s);
+}
+
+/* Host copies of rows from `rows` on are void. */
+static void forget_copies(const struct model *m, struct model_session *s, uint64_t rows)
+{
+	for (uint32_t p = (uint32_t)(rows / m->config.page_rows); p < m->max_pages; p++)
+		s->copied[p] = (uint32_t)smaller(
+			s->copied[p], larger(rows, (uint64_t)p * m->config.page_rows) -
+			                      (uint64_t)p * m->config.page_rows);
+}
+
+static void cancel(struct model *m, struct model_session *s)
+{
+	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++)
+		for (uint32_t e = 0; m->flight[i] && e < m->flight[i]->count; e++)
+			if (m->flight[i]->entry[e].session == s)
+				m->flight[i]->entry[e].cancelled = 1;
+	close_extension(s);
+}
+
+void model_truncate(struct model *m, struct model_session *s, uint64_t rows)
+{
+	cancel(m, s);
+	s->settled = rows;
+	s->device_rows = rows;
+	s->drop_from = smaller(s->drop_from, rows);
+	unmap_from(s, up(rows, m->config.page_rows));
+	forget_copies(m, s, rows);
+	s->history = (uint32_t)smaller(s->history, aged_pages(m, rows));
+	trim(m, s);
+	host_shrink(m, s, larger(s->reserve, rows));
+}
+
+uint32_t model_evict(struct model *m, struct model_session *s)
+{
+	uint32_t pages;
+
+	age(m, s);
+	pages = optional_pages(s);
+	give_history(m, s);
+	return pages;
+}
+
+void model_destroy(struct model *m, struct model_session *s)
+{
+	cancel(m, s);
+	unmap_from(s, 0);
+	while (s->hot_pages) {
+		struct model_readers r = s->hot_page_readers[--s->hot_pages];
+
+		s->hot_page[s->hot_pages]->released = 1;
+		add_reader(&r, s->last);
+		put_one(m->free, &m->frees, r);
+	}
+	while (s->spares)
+		put_one(m->free, &m->frees, take_one(s->spare, &s->spares));
+	host_shrink(m, s, 0);
+	s->alive = 0;
+	m->session[s->index] = NULL;
+	m->sessions--;
+	m->index[m->indices].number = s->index;
+	m->index[m->indices].readers = s->before;
+	add_reader(&m->index[m->indices++].readers, s->last);
+}
+
+/* ---- pages of the engine --------------------------------------------------------- */
+
+void model_lend(struct model *m, const int32_t *pages, size_t count)
+{
+	struct model_readers none = {{NULL, NULL}};
+
+	for (size_t i = 0; i < count; i++) {
+		m->holder[pages[i]] = NULL;
+		put_one(m->free, &m->frees, none);
+	}
+}
+
+size_t model_may_take(const struct model *m)
+{
+	return count_ready(m->free, m->frees);
+}
+
+int model_take(struct model *m, const int32_t *pages, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!model_see_page(m, &m->engine, pages[i]))
+			return 0;
+		take_one(m->free, &m->frees);
+	}
+	return 1;
+}
+
+/* ---- batches ------------------------------------------------------------------------ */
+
+unsigned model_may_batch(const struct model *m, uint32_t staging_pages)
+{
+	if (staging_pages > m->frees + all_optional(m, 0))
+		return MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
+	return MODEL_CODE(0);
+}
+
+struct model_batch *model_batch_create(struct model *m, const dhs_batch_options *o,
+                                       uint32_t staging_pages, uint32_t staging_rows)
+{
+	struct model_batch *b = model_memory(m, sizeof *b);
+	struct model_page **page = model_memory(m, staging_pages * sizeof(void *));
+
+	b->alive = 1;
+	b->max_sessions = o->max_sessions ? o->max_sessions : m->config.max_sessions;
+	b->max_queries = o->max_queries ? o->max_queries : 1;
+	b->top_k = o->top_k;
+	b->buffers = o->staging_buffers ? o->staging_buffers : 1;
+	b->staging_rows = staging_rows;
+	b->read_pad = o->read_pad || (o->flags & DHS_BATCH_READ_PAD) ? o->read_pad : -1;
+	b->write_pad = o->write_pad || (o->flags & DHS_BATCH_WRITE_PAD) ? o->write_pad : -1;
+	make_room(m, staging_pages);
+	b->staging_readers = model_memory(m, staging_pages * sizeof *b->staging_readers);
+	for (uint32_t i = 0; i < staging_pages; i++) {
+		page[i] = new_page(m);
+		b->staging_readers[i] = take_one(m->free, &m->frees);
+	}
+	b->staging = new_places(m, page, staging_pages, b->buffers * staging_rows);
+	own_places(&b->staging);
+	m->stats.pages_staging += staging_pages;
+	m->batches++;
+	return b;
+}
+
+void model_batch_destroy(struct model *m, struct model_batch *b)
+{
+	for (uint32_t i = 0; i < b->staging.pages; i++) {
+		b->staging.page[i]->released = 1;
+		put_one(m->free, &m->frees, b->staging_readers[i]);
+	}
+	m->stats.pages_staging -= b->staging.pages;
+	m->batches--;
+	b->alive = 0;
+}
+
+/* ---- begin, settle, abort ---------------------------------------------------------- */
+
+/* Marks the steps whose end this begin records. */
+static void mark_closing(struct model *m, struct model_batch *b, const struct model_entry_ask *ask,
+                         uint32_t count, int mark)
+{
+	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++) {
+		struct model_step *t = m->flight[i];
+
+		if (!t)
+			continue;
+		t->closing = mark && t->batch == b;
+		for (uint32_t e = 0; mark && e < count; e++)
+			if (ask[e].session && ask[e].session->last == t)
+				t->closing = 1;
+	}
+}
+
+static uint32_t staging_share(const struct model *m, const struct model_batch *b, uint32_t queries,
+                              uint64_t bound)
+{
+	uint64_t most = smaller((uint64_t)queries * b->top_k, bound);
+
+	if (full(m) || most <= m->config.hot_rows)
+		return 0;
+	return (uint32_t)(most - m->config.hot_rows);
+}
+
+static unsigned session_codes(const struct model *m, const struct model_session *s, uint64_t bound)
+{
+	unsigned codes = 0;
+
+	if (s->failed)
+		codes |= MODEL_CODE(DHS_ERR_MISMATCH);
+	if (s->extending)
+		codes |= MODEL_CODE(DHS_ERR_ORDER);
+	if (bound > m->config.max_rows)
+		codes |= MODEL_CODE(DHS_ERR_ARGUMENT);
+	if (!ready(&s->before) || count_ready(s->spare, s->spares) < s->spares ||
+	    count_ready(s->hot_page_readers, s->hot_pages) < s->hot_pages)
+		codes |= MODEL_CODE(DHS_ERR_PENDING);
+	return codes;
+}
+
+static unsigned begin_codes(struct model *m, struct model_batch *b,
+                            const struct model_entry_ask *ask, uint32_t count)
+{
+	uint32_t device = 0, host = 0, staging = 0;
+	unsigned codes = 0;
+
+	for (uint32_t e = 0; e < count; e++) {
+		struct model_session *s = ask[e].session;
+		uint64_t bound;
+		uint32_t need;
+
+		if (!s)
+			continue;
+		bound = model_bound(m, s) + ask[e].new_rows;
+		codes |= session_codes(m, s, bound);
+		need = map_need(m, s, bound);
+		device += full(m) && need > s->spares ? need - s->spares : 0;
+		host += host_need(m, s, bound);
+		staging += staging_share(m, b, ask[e].queries, bound);
+	}
+	codes |= host_codes(m, host);
+	if (staging > b->staging_rows || device > m->frees)
+		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
+	else if (device > count_ready(m->free, m->frees))
+		codes |= MODEL_CODE(DHS_ERR_PENDING);
+	return codes;
+}
+
+unsigned model_may_begin(struct model *m, struct model_batch *b,
+                         const struct model_entry_ask *ask, uint32_t count)
+{
+	unsigned codes = 0;
+
+	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++)
+		if (m->flight[i] && m->flight[i]->number + DHS_MAX_STEPS_IN_FLIGHT <= m->steps)
+			codes |= MODEL_CODE(DHS_ERR_ORDER);
+	mark_closing(m, b, ask, count, 1);
+	codes |= begin_codes(m, b, ask, count);
+	if (count_ready(b->staging_readers, b->staging.pages) < b->staging.pages)
+		codes |= MODEL_CODE(DHS_ERR_PENDING);
+	mark_closing(m, b, ask, count, 0);
+	return codes ? codes : MODEL_CODE(0);
+}
+
+static void begin_entry(struct model *m, struct model_step *t, struct model_entry *e,
+                        const struct model_entry_ask *ask)
+{
+	struct model_session *s = ask->session;
+	uint64_t bound;
+
+	e->session = s;
+	if (!s)
+		return;
+	bound = model_bound(m, s) + ask->new_rows;
+	e->new_rows = ask->new_rows;
+	e->queries = ask->queries;
+	e->version = ++m->versions;
+	e->share = staging_share(m, t->batch, ask->queries, bound);
+	age(m, s);
+	drop_hot(m, s);
+	grow(m, s, bound);
+	e->base = s->device_rows;
+	e->mapped = s->mapped;
+	e->table = model_memory(m, s->mapped * sizeof(void *));
+	memcpy(e->table, s->table, s->mapped * sizeof(void *));
+	if (pages_on_device(s, 0, (uint32_t)up(bound, m->config.page_rows)) <
+	    up(bound, m->config.page_rows))
+		t->resident = 0;
+	s->last = t;
+}
+
+struct model_step *model_begin(struct model *m, struct model_batch *b,
+                               const struct model_entry_ask *ask, uint32_t count)
+{
+	struct model_step *t = model_memory(m, sizeof *t);
+
+	mark_closing(m, b, ask, count, 1);
+	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++)
+		if (m->flight[i] && m->flight[i]->closing)
+			m->flight[i]->open = m->flight[i]->closing = 0;
+	t->number = m->steps++;
+	t->batch = b;
+	t->open = t->unsettled = t->resident = 1;
+	t->count = count;
+	for (uint32_t e = 0; e < count; e++)
+		begin_entry(m, t, &t->entry[e], &ask[e]);
+	m->flight[m->flight[0] ? 1 : 0] = t;
+	b->step = t;
+	m->stats.steps++;
+	return t;
+}
+
+static void leave_flight(struct model *m, struct model_step *t)
+{
+	if (m->flight[0] == t)
+		m->flight[0] = m->flight[1];
+	m->flight[1] = NULL;
+	t->open = t->unsettled = 0;
+}
+
+unsigned model_may_settle(const struct model *m, const struct model_step *t)
+{
+	if (!t->unsettled)
+		return MODEL_CODE(DHS_ERR_ARGUMENT);
+	return MODEL_CODE(m->flight[0] == t ? 0 : DHS_ERR_ORDER);
+}
+
+void model_settle(struct model *m, struct model_step *t, const uint32_t *kept)
+{
+	for (uint32_t e = 0; e < t->count; e++)
+		if (t->entry[e].session && !t->entry[e].cancelled)
+			t->entry[e].session->settled += kept[e];
+	leave_flight(m, t);
+	m->stats.steps_settled++;
+}
+
+void model_abort(struct model *m, struct model_step *t)
+{
+	leave_flight(m, t);
+	m->stats.steps_aborted++;
+}
+
+/* ---- device: where new rows go ------------------------------------------------------- */
+
+static struct model_want pad(int32_t slot)
+{
+	struct model_want w = {0};
+
+	w.kind = MODEL_PAD;
+	w.pad = slot;
+	return w;
+}
+
+static struct model_want row_want(const struct model_entry *e, uint64_t row)
+{
+	struct model_want w = {0};
+
+	w.serial = e->session->serial;
+	w.row = (uint32_t)row;
+	w.version = row < e->base ? e->session->version[row] : e->version;
+	return w;
+}
+
+/* Row `row` of the entry in its page, which is on the device. */
+static struct model_want page_want(const struct model *m, const struct model_entry *e, uint64_t row)
+{
+	struct model_want w = row_want(e, row);
+
+	w.kind = MODEL_PAGE;
+	w.page = e->table[row / m->config.page_rows];
+	w.offset = (uint32_t)(row % m->config.page_rows);
+	return w;
+}
+
+/* The step that device calls of a batch are for; a call after its commit counts. */
+static struct model_step *device_step(struct model *m, struct model_batch *b)
+{
+	if (!b->step)
+		return NULL;
+	if (!b->step->committed)
+		return b->step;
+	m->stats.order_errors++;
+	return NULL;
+}
+
+struct model_want *model_slots(struct model *m, struct model_batch *b, uint32_t sessions,
+                               uint32_t rows)
+{
+	struct model_want *w = model_memory(m, (size_t)sessions * rows * sizeof *w);
+	struct model_step *t = device_step(m, b);
+
+	for (uint32_t e = 0; e < sessions; e++)
+		for (uint32_t i = 0; i < rows; i++) {
+			struct model_entry *entry = t && e < t->count ? &t->entry[e] : NULL;
+
+			if (entry && entry->session && i < entry->new_rows)
+				w[e * rows + i] = page_want(m, entry, entry->base + i);
+			else
+				w[e * rows + i] = pad(b->write_pad);
+		}
+	return w;
+}
+
+/* ---- device: plan --------------------------------------------------------------------- */
+
+/* Step 0: rows whose bytes never came are dropped. */
+static void undo_unfinished(const struct model *m, uint32_t group, struct model_hot *hot)
+{
+	if (!hot->misses || hot->fetched >= m->config.group_layers[group])
+		return;
+	for (uint32_t i = 0; i < hot->places.count; i++)
+		if (hot->row[i] >= 0 && hot->stamp[i] == hot->plan)
+			hot->row[i] = -1;
+}
+
+static int find_hot(const struct model_hot *hot, int64_t row)
+{
+	for (uint32_t i = 0; i < hot->places.count; i++)
+		if (hot->row[i] == row)
+			return (int)i;
+	return -1;
+}
+
+/* The place that gives way next, of those not chosen yet: the first empty one, else
+ * the oldest; -1: none. */
+static int oldest_place(const struct model_hot *hot, const char *chosen)
+{
+	int best = -1;
+
+	for (uint32_t i = 0; i < hot->places.count; i++)
+		if (hot->row[i] < 0 && !chosen[i])
+			return (int)i;
+	for (uint32_t i = 0; i < hot->places.count; i++)
+		if (hot->row[i] >= 0 && hot->stamp[i] != hot->plan && !chosen[i] &&
+		    (best < 0 || hot->stamp[i] < hot->stamp[best]))
+			best = (int)i;
+	return best;
+}
+
+struct miss {
+	int64_t row;
+	struct model_place *place;
+	struct model_hot *hot; /* NULL: in staging */
+};
+
+static int compare_misses(const void *a, const void *b)
+{
+	const struct miss *x = a, *y = b;
+
+	return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* Step 1 for one entry of the selection: its slot, or 0 for a miss. */
+static int translate(struct model *m, struct model_entry *e, struct model_hot *hot, int64_t row,
+                     int32_t read_pad, struct model_want *w)
+{
+	int at;
+
+	if (row < 0 || (uint64_t)row >= e->base + e->new_rows) {
+		*w = pad(read_pad);
+		m->stats.bad_rows++;
+		return 1;
+	}
+	if (e->table[row / m->config.page_rows]) {
+		*w = page_want(m, e, (uint64_t)row);
+		m->stats.page_hits++;
+		return 1;
+	}
+	*w = row_want(e, (uint64_t)row);
+	w->kind = MODEL_PLACE;
+	at = find_hot(hot, row);
+	w->missed = at < 0;
+	if (at < 0)
+		return 0;
+	w->place = &hot->places.place[at];
+	w->hot = hot;
+	hot->stamp[at] = hot->plan;
+	m->stats.hot_hits++;
+	return 1;
+}
+
+static void fill_place(struct model *m, struct model_hot *hot, uint32_t at, struct miss *miss)
+{
+	m->stats.victims += hot->row[at] >= 0;
+	hot->row[at] = miss->row;
+	hot->stamp[at] = hot->plan;
+	miss->place = &hot->places.place[at];
+	miss->hot = hot;
+}
+
+/* Step 2: places for the sorted misses of one session. */
+static void place_misses(struct model *m, struct model_hot *hot, struct miss *miss, uint32_t count,
+                         struct model_place *staging)
+{
+	char *chosen = calloc(hot->places.count + 1, 1);
+	uint32_t next = 0;
+	int at;
+
+	for (uint32_t i = 0; i < count && (at = oldest_place(hot, chosen)) >= 0; i++)
+		chosen[at] = 1;
+	for (uint32_t i = 0; i < hot->places.count; i++)
+		if (chosen[i])
+			fill_place(m, hot, i, &miss[next++]);
+	for (; next < count; next++) {
+		miss[next].place = staging++;
+		m->stats.staged++;
+	}
+	free(chosen);
+}
+
+static uint32_t collect_misses(const struct model_want *w, const char *missed, uint32_t count,
+                               struct miss *miss)
+{
+	uint32_t n = 0, distinct = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (missed[i])
+			miss[n++] = (struct miss){w[i].row, NULL, NULL};
+	qsort(miss, n, sizeof *miss, compare_misses);
+	for (uint32_t i = 0; i < n; i++)
+		if (!i || miss[i].row != miss[distinct - 1].row)
+			miss[distinct++] = miss[i];
+	return distinct;
+}
+
+/* One session's plan of one group: `count` selected rows, `w` their slots. */
+static uint32_t plan_session(struct model *m, struct model_batch *b, struct model_entry *e,
+                             struct model_hot *hot, const int32_t *rows, uint32_t count,
+                             struct model_want *w, struct model_place *staging)
+{
+	char *missed = calloc(count + 1, 1);
+	struct miss *miss = calloc(count + 1, sizeof *miss);
+	uint32_t total = 0, n;
+
+	hot->plan++;
+	for (uint32_t i = 0; i < count; i++) {
+		missed[i] = (char)!translate(m, e, hot, rows[i], b->read_pad, &w[i]);
+		total += (uint32_t)missed[i];
+	}
+	n = collect_misses(w, missed, count, miss);
+	place_misses(m, hot, miss, n, staging);
+	for (uint32_t i = 0; i < count; i++) {
+		struct miss key = {w[i].row, NULL, NULL}, *found;
+
+		if (!missed[i])
+			continue;
+		found = bsearch(&key, miss, n, sizeof *miss, compare_misses);
+		w[i].place = found->place;
+		w[i].hot = found->hot;
+	}
+	hot->misses = n;
+	hot->fetched = 0;
+	m->stats.plans++;
+	m->stats.misses += n;
+	m->stats.repeats += total - n;
+	free(missed);
+	free(miss);
+	return n;
+}
+
+static struct model_plan *new_plan(struct model *m, struct model_batch *b, uint32_t group,
+                                   const dhs_selection *shape)
+{
+	struct model_plan *p = model_memory(m, sizeof *p);
+
+	p->group = group;
+	p->sessions = shape->sessions ? shape->sessions : b->max_sessions;
+	p->queries = shape->queries ? shape->queries : b->max_queries;
+	p->top_k = shape->top_k ? shape->top_k : b->top_k;
+	p->count = p->sessions * p->queries * p->top_k;
+	p->want = model_memory(m, p->count * sizeof *p->want);
+	for (uint32_t i = 0; i < p->count; i++)
+		p->want[i] = pad(b->read_pad);
+	return p;
+}
+
+static void plan_entries(struct model *m, struct model_batch *b, struct model_plan *p,
+                         const int32_t *rows)
+{
+	uint64_t share = (b->turn % b->buffers) * b->staging_rows;
+	uint32_t stride = p->queries * p->top_k;
+	int beyond = 0;
+
+	for (uint32_t i = 0; i < p->step->count; i++) {
+		struct model_entry *e = &p->step->entry[i];
+		uint32_t queries = (uint32_t)smaller(e->queries, p->queries);
+		struct model_hot *hot;
+
+		beyond |= i >= p->sessions || e->queries > p->queries;
+		if (!e->session || !e->queries)
+			continue;
+		if (i < p->sessions) {
+			hot = &e->session->hot[p->group];
+			undo_unfinished(m, p->group, hot);
+			p->misses += plan_session(m, b, e, hot, rows + (size_t)i * stride,
+			                          queries * p->top_k, p->want + (size_t)i * stride,
+			                          b->staging.place + share);
+			p->numbers[i] = hot->plan;
+		}
+		share += e->share;
+	}
+	m->stats.order_errors += (uint64_t)beyond;
+}
+
+struct model_plan *model_plan(struct model *m, struct model_batch *b, uint32_t group,
+                              const dhs_selection *shape, const int32_t *rows)
+{
+	struct model_plan *p = new_plan(m, b, group, shape);
+
+	p->step = device_step(m, b);
+	if (!p->step)
+		return p;
+	plan_entries(m, b, p, rows);
+	p->turn = b->turn++;
+	b->plan[group] = p;
+	return p;
+}
+
+/* ---- device: fetch, commit ------------------------------------------------------------- */
+
+static void mark_fetched(const struct model *m, struct model_plan *p, uint32_t first, uint32_t layers)
+{
+	for (uint32_t l = first; l < first + layers; l++)
+		p->fetched |= UINT64_C(1) << l;
+	for (uint32_t i = 0; i < p->step->count; i++) {
+		struct model_hot *hot;
+
+		if (!p->numbers[i])
+			continue;
+		hot = &p->step->entry[i].session->hot[p->group];
+		if (hot->plan != p->numbers[i])
+			continue;
+		while (hot->fetched < m->config.group_layers[p->group] &&
+		       p->fetched >> hot->fetched & 1)
+			hot->fetched++;
+	}
+}
+
+void model_fetch(struct model *m, struct model_batch *b, uint32_t group, uint32_t first,
+                 uint32_t layers)
+{
+	struct model_plan *p = b->plan[group];
+	struct model_step *t = device_step(m, b);
+
+	if (!layers)
+		layers = m->config.group_layers[group] - first;
+	if (!t)
+		return;
+	if (!p || p->step != t || b->turn > p->turn + b->buffers) {
+		m->stats.order_errors++;
+		return;
+	}
+	m->stats.fetched_bytes += (uint64_t)p->misses * layers * m->config.row_bytes;
+	mark_fetched(m, p, first, layers);
+}
+
+static uint32_t clip(int64_t kept, uint32_t new_rows)
+{
+	return kept < 0 ? 0 : (uint32_t)smaller((uint64_t)kept, new_rows);
+}
+
+static void commit_entry(struct model *m, struct model_entry *e)
+{
+	if (m->config.eager && !full(m))
+		m->stats.mirrored_rows += e->kept;
+	if (e->cancelled)
+		return;
+	for (uint32_t i = 0; i < e->kept; i++)
+		e->session->version[e->base + i] = e->version;
+	e->session->device_rows = e->base + e->kept;
+}
+
+void model_commit(struct model *m, struct model_batch *b, uint32_t sessions, const int32_t *kept)
+{
+	struct model_step *t = device_step(m, b);
+	int beyond = 0;
+
+	if (!t)
+		return;
+	if (!sessions)
+		sessions = b->max_sessions;
+	for (uint32_t i = 0; i < t->count; i++) {
+		struct model_entry *e = &t->entry[i];
+
+		beyond |= i >= sessions;
+		if (!e->session || i >= sessions)
+			continue;
+		e->kept = kept ? clip(kept[i], e->new_rows) : e->new_rows;
+		commit_entry(m, e);
+	}
+	m->stats.order_errors += (uint64_t)beyond;
+	t->committed = 1;
+}
+
+/* ---- slots that the library shows -------------------------------------------------------- */
+
+int model_see_page(struct model *m, struct model_page *page, int32_t number)
+{
+	struct model_page *before;
+
+	m->fault = "a page outside the pool";
+	if (number < 0 || (uint32_t)number >= m->config.device_pages)
+		return 0;
+	m->fault = "another page than before";
+	if (page != &m->engine && page->number >= 0)
+		return page->number == number;
+	if (page->released) { /* seen late: the owner of now is not in question */
+		page->number = number;
+		return 1;
+	}
+	m->fault = "a page that another owner has";
+	before = m->holder[number];
+	if (before && !before->released)
+		return 0;
+	m->holder[number] = page;
+	page->number = number;
+	return 1;
+}
+
+/* The slot must lie in the owner's pages, and in no other place's. */
+static int see_place(struct model *m, struct model_place *place, int32_t slot)
+{
+	struct model_places *of = place->of;
+	int32_t number = slot / (int32_t)m->config.page_rows;
+	struct model_page *page = NULL;
+
+	m->fault = "another slot than before";
+	if (place->slot >= 0)
+		return place->slot == slot;
+	m->fault = "a slot of another place";
+	for (uint32_t i = 0; i < of->count; i++)
+		if (of->place[i].slot == slot)
+			return 0;
+	for (uint32_t i = 0; i < of->pages && !page; i++)
+		if (of->page[i]->number == number)
+			page = of->page[i];
+	for (uint32_t i = 0; i < of->pages && !page; i++)
+		if (of->page[i]->number < 0)
+			page = of->page[i];
+	m->fault = "a slot outside the owner's pages";
+	if (!page || !model_see_page(m, page, number))
+		return 0;
+	place->slot = slot;
+	return 1;
+}
+
+int model_see(struct model *m, const struct model_want *w, int32_t slot)
+{
+	int32_t rows = (int32_t)m->config.page_rows;
+
+	m->fault = "not the pad";
+	if (w->kind == MODEL_PAD)
+		return slot == w->pad;
+	m->fault = "a negative slot";
+	if (slot < 0)
+		return 0;
+	if (w->kind == MODEL_PLACE)
+		return see_place(m, w->place, slot);
+	m->fault = "another offset in the page";
+	if ((uint32_t)(slot % rows) != w->offset)
+		return 0;
+	return model_see_page(m, w->page, slot / rows);
+}
