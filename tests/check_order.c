@@ -353,7 +353,7 @@ static void scribble_kernel(void *copy)
 
 /* Pages that a step still reads and a copy still backs up are the engine's behind
  * their fences: the step has passed, and what the engine writes is not backed up. */
-static void take_fences(uint64_t seed, int variant)
+static void take_fences(uint64_t seed, int reclaim)
 {
 	struct rig rig;
 	struct history history;
@@ -363,11 +363,10 @@ static void take_fences(uint64_t seed, int variant)
 	size_t count;
 	atomic_int *flag;
 
-	(void)variant;
 	rig_default(&rig);
 	rig.seed = seed;
 	rig.engine_pool = true;
-	rig.options.backup = DHS_BACKUP_RECLAIM;
+	rig.options.backup = reclaim ? DHS_BACKUP_RECLAIM : DHS_BACKUP_EAGER;
 	rig_open(&rig);
 	flag = new_flag(&rig);
 	table_open(&rig, &table, 1, 1, 4);
@@ -387,7 +386,7 @@ static void take_fences(uint64_t seed, int variant)
 
 START_TEST(test_take_fences)
 {
-	play(take_fences, 0);
+	play(take_fences, _i);
 }
 END_TEST
 
@@ -559,6 +558,37 @@ static void late_copy(uint64_t seed, int reload)
 	rig_close(&rig);
 }
 
+/* Rows that a step writes late are backed up right after it is settled: without a tail
+ * they are history at once. */
+static void late_rows(uint64_t seed, int variant)
+{
+	struct rig rig;
+	struct history history;
+	struct table table;
+
+	(void)variant;
+	rig_default(&rig);
+	rig.seed = seed;
+	rig.options.backup = DHS_BACKUP_RECLAIM;
+	rig.options.tail_rows = 0;
+	rig.options.flags = DHS_CONTEXT_TAIL_ROWS;
+	rig_open(&rig);
+	table_open(&rig, &table, 1, 1, 8);
+	history_open(&rig, &history);
+	history_prefill(&rig, &history, 6);
+	one_turn(&table, &history, 2);
+	ck_good(dhs_session_evict(rig.context, history.id, NULL));
+	ck_assert_uint_eq(rig_info(&rig, history.id).host_only_rows, 8);
+	history_verify(&table, &history);
+	rig_close(&rig);
+}
+
+START_TEST(test_late_rows)
+{
+	play(late_rows, 0);
+}
+END_TEST
+
 START_TEST(test_late_copy)
 {
 	play(late_copy, _i);
@@ -640,13 +670,14 @@ int main(void)
 	tcase_add_loop_test(calls, test_stream_wait, 0, 2);
 	suite_add_tcase(suite, calls);
 	tcase_add_loop_test(fences, test_evict_fence, 0, COUNT_OF(asks));
-	tcase_add_test(fences, test_take_fences);
+	tcase_add_loop_test(fences, test_take_fences, 0, 2);
 	tcase_add_test(fences, test_page_order);
 	suite_add_tcase(suite, fences);
 	tcase_add_test(again, test_hot_pages);
 	tcase_add_test(again, test_staging_pages);
 	tcase_add_loop_test(again, test_host_pages, 0, 2);
 	tcase_add_loop_test(again, test_late_copy, 0, 2);
+	tcase_add_test(again, test_late_rows);
 	suite_add_tcase(suite, again);
 	tcase_add_test(memory, test_commit_without_memory);
 	tcase_add_test(memory, test_record_without_memory);

@@ -154,13 +154,13 @@ runs()
 	return $status
 }
 
-# What a failed run says, in one line: when, and what.
+# What a failed run says, in one line: where, and what.
 reason()
 {
 	{
-		sed -n 's/^# after \([0-9]* calls\)$/\1:/p' "$1/log"
+		sed -n 's/^# run seed.*\(round seed .*\)/\1:/p' "$1/log"
 		sed -n 's/^# FAILED: //p; s/^not ok [0-9]* - [^:]*:[^:]*://p' "$1/log" | head -n 1
-	} | tr '\n' ' ' | cut -c 1-120
+	} | tr '\n' ' ' | cut -c 1-150
 }
 
 # passes DIRECTORY PROGRAM: as runs, in all its runs.

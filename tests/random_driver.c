@@ -1068,8 +1068,8 @@ static void choose_shape(struct round *r)
 	c->page_rows = chance(60) ? page_sizes[below(sizeof page_sizes / sizeof *page_sizes)]
 	                          : between(1, 65);
 	c->tokens_per_row = between(1, 4);
-	c->hot_rows = chance(60) ? between(1, 24) : between(1, 100);
-	c->tail_rows = chance(60) ? below(20) : below(71);
+	c->hot_rows = chance(25) ? between(1, 6) : chance(60) ? between(1, 24) : between(1, 100);
+	c->tail_rows = chance(20) ? 0 : chance(60) ? below(20) : below(71);
 	c->max_new_rows = between(1, 8);
 	c->max_sessions = between(1, MOST_SESSIONS);
 	c->max_rows = c->tail_rows + 8 + between(c->page_rows, 3 * c->page_rows + 300);
@@ -2747,8 +2747,8 @@ static struct step *step_at_once(struct model_session *s)
 	if (R->model->flight[0] && R->model->flight[0]->number + 2 <= R->model->steps)
 		settle_any(step_of(R->model->flight[0]));
 	ask.queries = b->model->max_queries;
-	if (model_bound(R->model, s) < R->config.max_rows)
-		ask.new_rows = 1;
+	ask.new_rows = least(R->config.max_new_rows,
+	                     R->config.max_rows - (uint32_t)model_bound(R->model, s));
 	t = begin(b, &ask, 1);
 	if (!t)
 		return NULL;
@@ -2789,16 +2789,18 @@ static struct model_session *newest_session(void)
 
 static void grow_at_once(struct model_session *s)
 {
-	uint32_t room = R->config.max_rows - (uint32_t)s->settled, rows = least(room, 200);
+	uint32_t room, rows;
 
 	settle_steps_of(s);
+	room = R->config.max_rows - (uint32_t)s->settled;
+	rows = least(room, 200);
 	if (chance(60) && s->spares)
 		rows = least(room, s->spares * R->config.page_rows); /* what its spares take */
 	else if (rows)
 		rows = between(1, rows);
 	if (!s->extending)
 		extend(s, most(rows, 1));
-	if (extension_of(s) && chance(90))
+	while (extension_of(s) && chance(95))
 		commit_rows(s);
 }
 
@@ -2870,8 +2872,10 @@ static void act_recall(void)
 		return;
 	if (chance(50))
 		settle_steps_of(s);
-	if (chance(50))
+	if (chance(40))
 		read_at_once(s);
+	else if (chance(50) && step_at_once(s))
+		settle_steps_of(s);
 	f = evict(s);
 	verify();
 	if (R->config.engine_pool && chance(30))
@@ -2899,6 +2903,7 @@ static void act_handover(void)
 
 	if (!R->config.engine_pool || full_policy())
 		return;
+	settle_all();
 	sync_streams();
 	take_all();
 	lend(between(1, least(R->model->hot_pages + 1, 60)));
@@ -2912,7 +2917,11 @@ static void act_handover(void)
 	s = newest_session();
 	if (!s)
 		return;
-	grow_at_once(s);
+	if (s->spares)
+		extend(s, least(R->config.max_rows - (uint32_t)s->settled,
+		                s->spares * R->config.page_rows));
+	while (extension_of(s))
+		commit_rows(s);
 	step_at_once(s);
 	lend(64);
 }
