@@ -52,7 +52,16 @@ extern "C" {
 
 /* Starts a sized struct: `dhs_layout l = DHS_INIT(dhs_layout);` */
 #ifdef __cplusplus
-#define DHS_INIT(type) { sizeof(type) }
+extern "C++" {
+template <typename T> inline T dhs_init_()
+{
+	T value = T();
+
+	value.size = sizeof(T);
+	return value;
+}
+}
+#define DHS_INIT(type) dhs_init_<type>()
 #else
 #define DHS_INIT(type) { .size = sizeof(type) }
 #endif
