@@ -22,9 +22,16 @@ static uint64_t age_of(const struct dhs_hot *hot, uint32_t place)
 static uint64_t last_age(const uint64_t *age, uint32_t n, uint32_t count, uint32_t *ties)
 {
 	uint32_t bin[DIGITS], digit;
-	uint64_t known = 0;
+	uint64_t known = 0, differ = 0;
 
+	for (uint32_t i = 1; i < n; i++)
+		differ |= age[i] ^ age[0];
 	for (int shift = AGE_BITS - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
+		/* A digit that all share, as most are, chooses nothing. */
+		if (!(differ >> shift & (DIGITS - 1))) {
+			known = known << DIGIT_BITS | (age[0] >> shift & (DIGITS - 1));
+			continue;
+		}
 		memset(bin, 0, sizeof(bin));
 		for (uint32_t i = 0; i < n; i++)
 			if (age[i] >> shift >> DIGIT_BITS == known)
