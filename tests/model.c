@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory, arithmetic ---------------------------------------------------- */
+/* ---- memory, arithmetic ------------------------------------------------------- */
 
 struct block {
 	struct block *next;
@@ -89,7 +89,7 @@ void model_free(struct model *m)
 	free(m);
 }
 
-/* ---- what still reads a page ------------------------------------------------ */
+/* ---- what still reads a page -------------------------------------------------- */
 
 static int step_done(const struct model_step *t)
 {
@@ -149,7 +149,7 @@ static struct model_page *new_page(struct model *m)
 static struct model_places new_places(struct model *m, struct model_page **page, uint32_t pages,
                                       uint32_t count)
 {
-	struct model_places p = {pages, page, count, NULL};
+	struct model_places p = { pages, page, count, NULL };
 
 	p.place = model_memory(m, count * sizeof *p.place);
 	for (uint32_t i = 0; i < count; i++)
@@ -163,7 +163,7 @@ static void own_places(struct model_places *p)
 		p->place[i].of = p;
 }
 
-/* ---- pages of a session ------------------------------------------------------ */
+/* ---- pages of a session ------------------------------------------------------- */
 
 /* Pages that lie wholly below settled length - tail_rows. */
 static uint32_t aged_pages(const struct model *m, uint64_t settled)
@@ -202,7 +202,7 @@ static uint32_t kept_pages(const struct model *m, const struct model_session *s)
 /* A page leaves the table and becomes a spare. */
 static void unmap(struct model_session *s, uint32_t p)
 {
-	struct model_readers r = {{NULL, NULL}};
+	struct model_readers r = { { NULL, NULL } };
 
 	s->table[p]->released = 1;
 	s->table[p] = NULL;
@@ -341,7 +341,7 @@ static void host_shrink(struct model *m, struct model_session *s, uint64_t keep)
 	}
 }
 
-/* ---- what can be seen ---------------------------------------------------------- */
+/* ---- what can be seen --------------------------------------------------------- */
 
 uint64_t model_bound(const struct model *m, const struct model_session *s)
 {
@@ -427,7 +427,7 @@ void model_refused(struct model *m, int code)
 		m->stats.refusals++;
 }
 
-/* ---- sessions ------------------------------------------------------------------ */
+/* ---- sessions ----------------------------------------------------------------- */
 
 unsigned model_may_create(struct model *m, uint64_t reserve)
 {
@@ -634,9 +634,9 @@ void model_commit_rows(struct model *m, struct model_session *s, uint32_t rows, 
 static void forget_copies(const struct model *m, struct model_session *s, uint64_t rows)
 {
 	for (uint32_t p = (uint32_t)(rows / m->config.page_rows); p < m->max_pages; p++)
-		s->copied[p] = (uint32_t)smaller(
-			s->copied[p], larger(rows, (uint64_t)p * m->config.page_rows) -
-			                      (uint64_t)p * m->config.page_rows);
+		s->copied[p] =
+			(uint32_t)smaller(s->copied[p], larger(rows, (uint64_t)p * m->config.page_rows) -
+		                                        (uint64_t)p * m->config.page_rows);
 }
 
 static void cancel(struct model *m, struct model_session *s)
@@ -693,11 +693,11 @@ void model_destroy(struct model *m, struct model_session *s)
 	add_reader(&m->index[m->indices++].readers, s->last);
 }
 
-/* ---- pages of the engine --------------------------------------------------------- */
+/* ---- pages of the engine ------------------------------------------------------ */
 
 void model_lend(struct model *m, const int32_t *pages, size_t count)
 {
-	struct model_readers none = {{NULL, NULL}};
+	struct model_readers none = { { NULL, NULL } };
 
 	for (size_t i = 0; i < count; i++) {
 		m->holder[pages[i]] = NULL;
@@ -720,7 +720,7 @@ int model_take(struct model *m, const int32_t *pages, size_t count)
 	return 1;
 }
 
-/* ---- batches ------------------------------------------------------------------------ */
+/* ---- batches ------------------------------------------------------------------ */
 
 unsigned model_may_batch(const struct model *m, uint32_t staging_pages)
 {
@@ -767,7 +767,7 @@ void model_batch_destroy(struct model *m, struct model_batch *b)
 	b->alive = 0;
 }
 
-/* ---- begin, settle, abort ---------------------------------------------------------- */
+/* ---- begin, settle, abort ----------------------------------------------------- */
 
 /* Marks the steps whose end this begin records. */
 static void mark_closing(struct model *m, struct model_batch *b, const struct model_entry_ask *ask,
@@ -839,8 +839,8 @@ static unsigned begin_codes(struct model *m, struct model_batch *b,
 	return codes;
 }
 
-unsigned model_may_begin(struct model *m, struct model_batch *b,
-                         const struct model_entry_ask *ask, uint32_t count)
+unsigned model_may_begin(struct model *m, struct model_batch *b, const struct model_entry_ask *ask,
+                         uint32_t count)
 {
 	unsigned codes = 0;
 
@@ -933,11 +933,11 @@ void model_abort(struct model *m, struct model_step *t)
 	m->stats.steps_aborted++;
 }
 
-/* ---- device: where new rows go ------------------------------------------------------- */
+/* ---- device: where new rows go ------------------------------------------------ */
 
 static struct model_want pad(int32_t slot)
 {
-	struct model_want w = {0};
+	struct model_want w = { 0 };
 
 	w.kind = MODEL_PAD;
 	w.pad = slot;
@@ -946,7 +946,7 @@ static struct model_want pad(int32_t slot)
 
 static struct model_want row_want(const struct model_entry *e, uint64_t row)
 {
-	struct model_want w = {0};
+	struct model_want w = { 0 };
 
 	w.serial = e->session->serial;
 	w.row = (uint32_t)row;
@@ -981,7 +981,11 @@ struct model_want *model_slots(struct model *m, struct model_batch *b, uint32_t 
 {
 	struct model_want *w = model_memory(m, (size_t)sessions * rows * sizeof *w);
 	struct model_step *t = device_step(m, b);
+	int beyond = t && sessions < t->count;
 
+	for (uint32_t e = 0; t && e < t->count; e++)
+		beyond |= t->entry[e].new_rows > rows;
+	m->stats.order_errors += (uint64_t)beyond;
 	for (uint32_t e = 0; e < sessions; e++)
 		for (uint32_t i = 0; i < rows; i++) {
 			struct model_entry *entry = t && e < t->count ? &t->entry[e] : NULL;
@@ -994,7 +998,7 @@ struct model_want *model_slots(struct model *m, struct model_batch *b, uint32_t 
 	return w;
 }
 
-/* ---- device: plan --------------------------------------------------------------------- */
+/* ---- device: plan ------------------------------------------------------------- */
 
 /* Step 0: rows whose bytes never came are dropped. */
 static void undo_unfinished(const struct model *m, uint32_t group, struct model_hot *hot)
@@ -1108,7 +1112,7 @@ static uint32_t collect_misses(const struct model_want *w, const char *missed, u
 
 	for (uint32_t i = 0; i < count; i++)
 		if (missed[i])
-			miss[n++] = (struct miss){w[i].row, NULL, NULL};
+			miss[n++] = (struct miss){ w[i].row, NULL, NULL };
 	qsort(miss, n, sizeof *miss, compare_misses);
 	for (uint32_t i = 0; i < n; i++)
 		if (!i || miss[i].row != miss[distinct - 1].row)
@@ -1133,7 +1137,7 @@ static uint32_t plan_session(struct model *m, struct model_batch *b, struct mode
 	n = collect_misses(w, missed, count, miss);
 	place_misses(m, hot, miss, n, staging);
 	for (uint32_t i = 0; i < count; i++) {
-		struct miss key = {w[i].row, NULL, NULL}, *found;
+		struct miss key = { w[i].row, NULL, NULL }, *found;
 
 		if (!missed[i])
 			continue;
@@ -1185,9 +1189,8 @@ static void plan_entries(struct model *m, struct model_batch *b, struct model_pl
 		if (i < p->sessions) {
 			hot = &e->session->hot[p->group];
 			undo_unfinished(m, p->group, hot);
-			p->misses += plan_session(m, b, e, hot, rows + (size_t)i * stride,
-			                          queries * p->top_k, p->want + (size_t)i * stride,
-			                          b->staging.place + share);
+			p->misses += plan_session(m, b, e, hot, rows + (size_t)i * stride, queries * p->top_k,
+			                          p->want + (size_t)i * stride, b->staging.place + share);
 			p->numbers[i] = hot->plan;
 		}
 		share += e->share;
@@ -1209,9 +1212,10 @@ struct model_plan *model_plan(struct model *m, struct model_batch *b, uint32_t g
 	return p;
 }
 
-/* ---- device: fetch, commit ------------------------------------------------------------- */
+/* ---- device: fetch, commit ---------------------------------------------------- */
 
-static void mark_fetched(const struct model *m, struct model_plan *p, uint32_t first, uint32_t layers)
+static void mark_fetched(const struct model *m, struct model_plan *p, uint32_t first,
+                         uint32_t layers)
 {
 	for (uint32_t l = first; l < first + layers; l++)
 		p->fetched |= UINT64_C(1) << l;
@@ -1223,8 +1227,7 @@ static void mark_fetched(const struct model *m, struct model_plan *p, uint32_t f
 		hot = &p->step->entry[i].session->hot[p->group];
 		if (hot->plan != p->numbers[i])
 			continue;
-		while (hot->fetched < m->config.group_layers[p->group] &&
-		       p->fetched >> hot->fetched & 1)
+		while (hot->fetched < m->config.group_layers[p->group] && p->fetched >> hot->fetched & 1)
 			hot->fetched++;
 	}
 }
@@ -1285,7 +1288,7 @@ void model_commit(struct model *m, struct model_batch *b, uint32_t sessions, con
 	t->committed = 1;
 }
 
-/* ---- slots that the library shows -------------------------------------------------------- */
+/* ---- slots that the library shows --------------------------------------------- */
 
 int model_see_page(struct model *m, struct model_page *page, int32_t number)
 {

@@ -77,10 +77,10 @@ struct model_places {
 /* The hot cache of a session for one group. */
 struct model_hot {
 	struct model_places places;
-	int64_t *row;    /* of each place, -1: empty */
-	uint64_t *stamp; /* number of the plan that last read it */
-	uint64_t plan;   /* number of the last plan */
-	uint32_t misses; /* of the last plan */
+	int64_t *row;     /* of each place, -1: empty */
+	uint64_t *stamp;  /* number of the plan that last read it */
+	uint64_t plan;    /* number of the last plan */
+	uint32_t misses;  /* of the last plan */
 	uint32_t fetched; /* layers of it, from the first on without a gap */
 };
 
@@ -93,11 +93,11 @@ struct model_session {
 	uint64_t settled;
 	uint64_t device_rows; /* length once the enqueued commits have run */
 	uint64_t reserve;
-	uint64_t drop_from; /* hot rows from here on go at the next begin or extend */
-	uint32_t history;   /* pages that have aged */
-	uint32_t mapped;    /* pages that exist, on the device or in host memory only */
+	uint64_t drop_from;        /* hot rows from here on go at the next begin or extend */
+	uint32_t history;          /* pages that have aged */
+	uint32_t mapped;           /* pages that exist, on the device or in host memory only */
 	struct model_page **table; /* NULL: host memory only */
-	uint32_t *copied; /* rows of each page, from its first on, with a copy by reclaim */
+	uint32_t *copied;          /* rows of each page, from its first on, with a copy by reclaim */
 	uint32_t spares;
 	struct model_readers *spare;
 	uint32_t hot_pages;
@@ -106,10 +106,10 @@ struct model_session {
 	uint32_t host_pages;
 	struct model_readers *host_page;
 	int extending;
-	uint32_t extension; /* rows */
-	struct model_step *last; /* that it stood in; an extension counts as one */
+	uint32_t extension;          /* rows */
+	struct model_step *last;     /* that it stood in; an extension counts as one */
 	struct model_readers before; /* of the session that had the index before */
-	uint32_t *version; /* of each row: who wrote it last */
+	uint32_t *version;           /* of each row: who wrote it last */
 	struct model_hot hot[MODEL_GROUPS];
 };
 
@@ -150,7 +150,7 @@ struct model_want {
 	uint32_t offset;
 	struct model_place *place;
 	struct model_hot *hot; /* of a place in a hot cache */
-	int missed; /* its bytes come with this plan's fetch */
+	int missed;            /* its bytes come with this plan's fetch */
 	uint32_t serial;
 	uint32_t row;
 	uint32_t version;
@@ -164,8 +164,8 @@ struct model_plan {
 	uint32_t sessions;
 	uint32_t queries;
 	uint32_t top_k;
-	uint32_t misses; /* of all entries */
-	uint64_t fetched; /* layers of the group, a bit each */
+	uint32_t misses;                 /* of all entries */
+	uint64_t fetched;                /* layers of the group, a bit each */
 	uint64_t numbers[MODEL_ENTRIES]; /* of each entry's plan, 0: not planned */
 	uint32_t count;
 	struct model_want *want; /* [sessions][queries][top_k] */
@@ -183,7 +183,7 @@ struct model_batch {
 	int32_t write_pad;
 	struct model_places staging; /* [buffers][staging_rows] */
 	struct model_readers *staging_readers;
-	struct model_step *step;     /* the last begun */
+	struct model_step *step; /* the last begun */
 	uint64_t turn;
 	struct model_plan *plan[MODEL_GROUPS];
 };
@@ -211,11 +211,11 @@ struct model {
 	uint64_t steps;
 	struct model_step *flight[DHS_MAX_STEPS_IN_FLIGHT]; /* unsettled, oldest first */
 	uint32_t versions;
-	dhs_stats stats;          /* counters only */
+	dhs_stats stats;            /* counters only */
 	struct model_page **holder; /* [device_pages] who showed a number last */
-	struct model_page engine; /* holds what is not the library's */
-	const char *fault;        /* what a model_see_...() found */
-	void *memory;             /* all of it, freed with the model */
+	struct model_page engine;   /* holds what is not the library's */
+	const char *fault;          /* what a model_see_...() found */
+	void *memory;               /* all of it, freed with the model */
 };
 
 struct model_entry_ask {
@@ -257,8 +257,8 @@ struct model_batch *model_batch_create(struct model *m, const dhs_batch_options 
                                        uint32_t staging_pages, uint32_t staging_rows);
 void model_batch_destroy(struct model *m, struct model_batch *b);
 
-unsigned model_may_begin(struct model *m, struct model_batch *b,
-                         const struct model_entry_ask *ask, uint32_t count);
+unsigned model_may_begin(struct model *m, struct model_batch *b, const struct model_entry_ask *ask,
+                         uint32_t count);
 struct model_step *model_begin(struct model *m, struct model_batch *b,
                                const struct model_entry_ask *ask, uint32_t count);
 unsigned model_may_settle(const struct model *m, const struct model_step *t);

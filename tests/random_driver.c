@@ -15,8 +15,7 @@
  * Every eighth round is played again on a device with another schedule and must
  * give the same codes and slots.
  *
- * random_driver [--seed S] [--calls N] [--round SEED] [--round-calls N] [--verbose] [--tap]
- *               [--often]
+ * random_driver [--seed S] [--calls N] [--round SEED] [--round-calls N] [--verbose] [--often]
  * DHS_RANDOM_SEED and DHS_RANDOM_CALLS stand in for the first two.
  */
 
@@ -42,9 +41,9 @@ enum {
 	MOST_OPS = 192,
 	MOST_FENCES = 16,
 	MOST_DEAD = 16,
-	GUARD = 8,       /* words behind each array, never written */
-	HISTORY = 48,    /* calls that a failure prints */
-	LEAST = 1000,    /* of each event in a long run */
+	GUARD = 8,    /* words behind each array, never written */
+	HISTORY = 48, /* calls that a failure prints */
+	LEAST = 1000, /* of each event in a long run */
 	LONG_RUN = 200000
 };
 
@@ -117,9 +116,9 @@ enum op_kind {
 	OP_GRAPH
 };
 
-static const char *const op_name[] = {"view",    "all_resident", "slots",    "select", "plan",
-                                      "resolve", "fetch",        "fork",     "join",   "check",
-                                      "again",   "commit",       "scribble", "graph"};
+static const char *const op_name[] = { "view",    "all_resident", "slots",    "select", "plan",
+	                                   "resolve", "fetch",        "fork",     "join",   "check",
+	                                   "again",   "commit",       "scribble", "graph" };
 
 struct op {
 	enum op_kind kind;
@@ -170,10 +169,10 @@ struct job {
 	struct batch *batch;
 	uint32_t group;
 	struct model_plan *plan;
-	uint64_t layers;    /* of the group, a bit each */
-	int pages;          /* page slots still hold */
-	int staging;        /* staging slots still hold */
-	uint32_t hot;       /* entries whose hot slots still hold, a bit each */
+	uint64_t layers; /* of the group, a bit each */
+	int pages;       /* page slots still hold */
+	int staging;     /* staging slots still hold */
+	uint32_t hot;    /* entries whose hot slots still hold, a bit each */
 	struct model_want *want;
 	uint32_t sessions;
 	uint32_t rows;
@@ -195,7 +194,7 @@ struct batch {
 	uint64_t host_bytes;
 	struct job *first; /* jobs that the device has not run, in stream order */
 	struct job **last;
-	uint32_t entries;  /* of a selection's array */
+	uint32_t entries; /* of a selection's array */
 	int32_t *rows[MODEL_GROUPS];
 	int32_t *slots[MODEL_GROUPS]; /* may be rows */
 	int32_t *host_rows[MODEL_GROUPS];
@@ -222,6 +221,7 @@ struct round {
 	uint64_t context_host_bytes;
 	dhs_host *host;
 	dhs_context *context;
+	dhs_context *foreign; /* another one on the same device, or NULL */
 	struct model *model;
 	dhs_place place[MOST_LAYERS][MOST_SEGMENTS];
 	unsigned char *pool;
@@ -255,7 +255,7 @@ struct totals {
 static struct round *R;
 static struct totals totals;
 static uint64_t run_seed = 1;
-static int verbose, tap;
+static int verbose;
 static int often; /* compare the counters as often as they can be taken */
 
 /* ---- failure ------------------------------------------------------------------ */
@@ -279,9 +279,9 @@ static void print_round(void)
 	        "# policy %u%s page_rows %u layers %u groups %u segments %u row %u B hot %u tail %u "
 	        "new %u sessions %u max_rows %u pages %u (%s) host pages %u streams %u device seed "
 	        "%#" PRIx64 "\n",
-	        c->policy, c->eager ? " eager" : " reclaim", c->page_rows, R->shape.layers,
-	        c->groups, R->shape.segments, c->row_bytes, c->hot_rows, c->tail_rows,
-	        c->max_new_rows, c->max_sessions, c->max_rows, c->device_pages,
+	        c->policy, c->eager ? " eager" : " reclaim", c->page_rows, R->shape.layers, c->groups,
+	        R->shape.segments, c->row_bytes, c->hot_rows, c->tail_rows, c->max_new_rows,
+	        c->max_sessions, c->max_rows, c->device_pages,
 	        c->engine_pool ? "engine's" : "library's", c->host_pages, R->shape.streams,
 	        R->shape.device_seed);
 }
@@ -303,8 +303,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
 {
 	va_list args;
 
-	if (tap)
-		printf("not ok 1 - random calls\n1..1\n");
+	printf("not ok 1 - calls as the model says\n1..1\n");
 	fflush(stdout);
 	print_where();
 	fprintf(stderr, "# FAILED: ");
@@ -320,8 +319,8 @@ static void caught(int number)
 	signal(number, SIG_DFL);
 	if (number == SIGALRM)
 		fail("no progress: a call does not return");
-	if (tap)
-		printf("not ok 1 - random calls\n1..1\n");
+	printf("not ok 1 - calls as the model says\n1..1\n");
+	fflush(stdout);
 	print_where();
 	fprintf(stderr, "# FAILED: signal %d\n", number);
 	raise(number);
@@ -459,13 +458,13 @@ static void check_guard(const int32_t *array, uint32_t count)
 			fail("a word behind an array of the engine was written");
 }
 
-/* ---- the allocator: counts by kind, contents poisoned ------------------------------ */
+/* ---- the allocator: counts by kind, contents poisoned ------------------------- */
 
 static void note_block(struct round *r, void *memory, size_t bytes)
 {
 	struct host_block *b = zeroed(1, sizeof *b);
 
-	*b = (struct host_block){r->host_block, memory, bytes};
+	*b = (struct host_block){ r->host_block, memory, bytes };
 	r->host_block = b;
 }
 
@@ -523,22 +522,21 @@ static void check_bytes(void)
 			host += R->batch[i].host_bytes;
 		}
 	if (R->taken.bytes[DHS_MEMORY_DEVICE] != device)
-		fail("device bytes taken %" PRIu64 ", computed %" PRIu64,
-		     R->taken.bytes[DHS_MEMORY_DEVICE], device);
+		fail("device bytes taken %" PRIu64 ", computed %" PRIu64, R->taken.bytes[DHS_MEMORY_DEVICE],
+		     device);
 	if (R->taken.bytes[DHS_MEMORY_HOST] != host)
-		fail("host bytes taken %" PRIu64 ", computed %" PRIu64,
-		     R->taken.bytes[DHS_MEMORY_HOST], host);
+		fail("host bytes taken %" PRIu64 ", computed %" PRIu64, R->taken.bytes[DHS_MEMORY_HOST],
+		     host);
 }
 
-/* ---- stamps --------------------------------------------------------------------- */
+/* ---- stamps ------------------------------------------------------------------- */
 
 static unsigned char *row_at(uint32_t layer, uint32_t segment, uint64_t slot)
 {
 	const dhs_place *p = &R->place[layer][segment];
 	uint64_t rows = R->config.page_rows;
 
-	return (unsigned char *)p->base + slot / rows * p->page_stride +
-	       slot % rows * p->row_stride;
+	return (unsigned char *)p->base + slot / rows * p->page_stride + slot % rows * p->row_stride;
 }
 
 static uint64_t stamp_seed(uint32_t serial, uint32_t row, uint32_t version, uint32_t layer,
@@ -566,7 +564,7 @@ static void write_stamp(uint32_t serial, uint32_t row, uint32_t version, int32_t
 		}
 }
 
-/* ---- rows that were rejected leave no trace in the host tier ---------------------- */
+/* ---- rows that were rejected leave no trace in the host tier ------------------ */
 
 static uint64_t first_words(uint32_t serial, uint32_t row, uint32_t version)
 {
@@ -611,7 +609,8 @@ static void check_rejects(struct round *r)
 		}
 }
 
-static int stamp_holds(uint32_t serial, uint32_t row, uint32_t version, uint32_t layer, int32_t slot)
+static int stamp_holds(uint32_t serial, uint32_t row, uint32_t version, uint32_t layer,
+                       int32_t slot)
 {
 	for (uint32_t g = 0; g < R->shape.segments; g++) {
 		const uint32_t *words = (const void *)row_at(layer, g, (uint64_t)slot);
@@ -656,7 +655,7 @@ static void write_pattern(int64_t slot)
 		}
 }
 
-/* ---- what runs on the device ----------------------------------------------------- */
+/* ---- what runs on the device -------------------------------------------------- */
 
 static void print_places(const struct model_want *w, int32_t slot)
 {
@@ -678,7 +677,7 @@ static void see(const struct job *j, const struct model_want *w, int32_t slot, c
 	if (w->kind == MODEL_PLACE)
 		print_places(w, slot);
 	fail("%s of call %" PRIu64 ", group %u, entry %u: slot %d of session %u row %u: %s", what,
-		     j->call, j->group, at, slot, w->serial, w->row, R->model->fault);
+	     j->call, j->group, at, slot, w->serial, w->row, R->model->fault);
 }
 
 static void check_row(const struct job *j, const struct model_want *w, int32_t slot, uint32_t layer,
@@ -689,7 +688,9 @@ static void check_row(const struct job *j, const struct model_want *w, int32_t s
 		fail("%s of call %" PRIu64 ", group %u: layer %u of session %u row %u version %u, slot "
 		     "%d (%s): other bytes",
 		     what, j->call, j->group, layer, w->serial, w->row, w->version, slot,
-		     w->kind == MODEL_PAGE ? "page" : w->hot ? "hot" : "staging");
+		     w->kind == MODEL_PAGE ? "page"
+		     : w->hot              ? "hot"
+		                           : "staging");
 }
 
 static uint32_t first_layer(uint32_t group)
@@ -732,8 +733,8 @@ static void run_view(struct job *j)
 		for (uint32_t p = 0; p < v->page_stride; p++)
 			if (p >= e->mapped || !e->table[p] ? table[p] != -1
 			                                   : !model_see_page(R->model, e->table[p], table[p]))
-				fail("view: entry %u (session %u), page %u is %d: %s", i,
-				     e->session->serial, p, table[p], R->model->fault);
+				fail("view: entry %u (session %u), page %u is %d: %s", i, e->session->serial, p,
+				     table[p], R->model->fault);
 	}
 }
 
@@ -877,7 +878,7 @@ static void run_job(struct job *j)
 	free(j);
 }
 
-/* ---- jobs: what the device will find when it comes to a launched function ------------- */
+/* ---- jobs: what the device will find when it comes to a launched function ----- */
 
 struct launch {
 	struct batch *batch;
@@ -926,14 +927,14 @@ static int32_t *copy_numbers(const int32_t *numbers, uint32_t count)
 
 static void launch(struct batch *b, struct job *j, dhs_stream stream)
 {
-	struct launch l = {b, j};
+	struct launch l = { b, j };
 
 	must(dhs_host_launch(stream, run_launch, &l, sizeof l), "dhs_host_launch");
 }
 
-/* ---- the shape of a round --------------------------------------------------------- */
+/* ---- the shape of a round ----------------------------------------------------- */
 
-static const uint32_t page_sizes[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33, 64, 65};
+static const uint32_t page_sizes[] = { 1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33, 64, 65 };
 
 static void choose_rows(struct model_config *c, struct shape *s)
 {
@@ -1009,7 +1010,8 @@ static void choose_batch(const struct model_config *c, struct shape *s, dhs_batc
 		worst = 0;
 	if (chance(60)) {
 		o->flags |= DHS_BATCH_STAGING_ROWS;
-		o->staging_rows = worst ? between(worst / 2, worst * (o->max_sessions ? o->max_sessions : 2)) : 0;
+		o->staging_rows =
+			worst ? between(worst / 2, worst * (o->max_sessions ? o->max_sessions : 2)) : 0;
 	}
 	(void)s;
 }
@@ -1037,8 +1039,8 @@ static void choose_pools(struct model_config *c, struct shape *s)
 	c->device_pages = c->reserved_pages;
 	for (uint32_t i = 0; i < s->batches; i++)
 		c->device_pages += staging_guess(c, &s->batch[i]);
-	c->host_pages = chance(35) ? most(1, sessions * history * between(20, 90) / 100)
-	                           : sessions * (history + 2);
+	c->host_pages =
+		chance(35) ? most(1, sessions * history * between(20, 90) / 100) : sessions * (history + 2);
 	if (c->policy == DHS_POLICY_FULL) {
 		c->host_pages = 0;
 		c->device_pages += 2 + sessions * history * between(30, 120) / 100;
@@ -1065,8 +1067,8 @@ static void choose_shape(struct round *r)
 	struct shape *s = &r->shape;
 
 	choose_policy(c);
-	c->page_rows = chance(60) ? page_sizes[below(sizeof page_sizes / sizeof *page_sizes)]
-	                          : between(1, 65);
+	c->page_rows =
+		chance(60) ? page_sizes[below(sizeof page_sizes / sizeof *page_sizes)] : between(1, 65);
 	c->tokens_per_row = between(1, 4);
 	c->hot_rows = chance(25) ? between(1, 6) : chance(60) ? between(1, 24) : between(1, 100);
 	c->tail_rows = chance(20) ? 0 : chance(60) ? below(20) : below(71);
@@ -1103,7 +1105,7 @@ static void choose_pads(const struct round *r, dhs_batch_options *o)
 	}
 }
 
-/* ---- setting up and taking down ------------------------------------------------------ */
+/* ---- setting up and taking down ----------------------------------------------- */
 
 static void build_pool(struct round *r)
 {
@@ -1197,8 +1199,8 @@ static void create_context(struct round *r)
 	if (required.hot_pages != r->model->hot_pages || required.tail_pages != r->model->tail_pages ||
 	    required.session_pages != required.hot_pages + required.tail_pages)
 		fail("required pages %u hot, %u tail, %u a session; the model has %u and %u",
-		     required.hot_pages, required.tail_pages, required.session_pages,
-		     r->model->hot_pages, r->model->tail_pages);
+		     required.hot_pages, required.tail_pages, required.session_pages, r->model->hot_pages,
+		     r->model->tail_pages);
 	must(dhs_context_create(&o, &r->context), "dhs_context_create");
 	r->context_device_bytes = required.device_bytes;
 	r->context_host_bytes = required.host_bytes;
@@ -1210,6 +1212,27 @@ static void create_context(struct round *r)
 		for (uint32_t g = 0; g < r->shape.segments; g++)
 			check_place(r, l, g);
 	check_pool_start(r);
+}
+
+/* A session of another context is as dead as one that is no more. */
+static void create_foreign(struct round *r)
+{
+	dhs_segment segment = { .bytes = 16 };
+	dhs_layout layout = DHS_INIT(dhs_layout);
+	dhs_context_options o = DHS_INIT(dhs_context_options);
+	dhs_session session;
+
+	layout.layers = layout.segments = layout.page_rows = 1;
+	layout.segment_size = sizeof segment;
+	layout.segment = &segment;
+	o.backend = DHS_BACKEND_HOST;
+	o.policy = DHS_POLICY_FULL;
+	o.max_rows = o.device_pages = 4;
+	o.layout = &layout;
+	o.host = r->host;
+	must(dhs_context_create(&o, &r->foreign), "dhs_context_create");
+	must(dhs_session_create(r->foreign, NULL, &session), "dhs_session_create");
+	r->dead[r->deads++] = session;
 }
 
 static void open_round(struct round *r, uint64_t seed, uint64_t calls, uint64_t twist)
@@ -1239,6 +1262,8 @@ static void open_round(struct round *r, uint64_t seed, uint64_t calls, uint64_t 
 		build_pool(r);
 	r->engine_page = zeroed(r->config.device_pages, sizeof *r->engine_page);
 	create_context(r);
+	if (chance(20))
+		create_foreign(r);
 	for (uint32_t i = 0; i < r->config.device_pages && r->config.engine_pool; i++)
 		r->engine_page[i].stream = r->stream[0];
 }
@@ -1290,13 +1315,13 @@ static void free_batch_arrays(struct batch *b)
 	memset(b, 0, sizeof *b);
 }
 
-/* ---- comparing what can be seen -------------------------------------------------------- */
+/* ---- comparing what can be seen ----------------------------------------------- */
 
 #define SAME(what, lib, model)                                                                     \
-	do {                                                                                       \
-		if ((uint64_t)(lib) != (uint64_t)(model))                                          \
-			fail("%s is %" PRIu64 ", the model has %" PRIu64, what, (uint64_t)(lib),   \
-			     (uint64_t)(model));                                                   \
+	do {                                                                                           \
+		if ((uint64_t)(lib) != (uint64_t)(model))                                                  \
+			fail("%s is %" PRIu64 ", the model has %" PRIu64, what, (uint64_t)(lib),               \
+			     (uint64_t)(model));                                                               \
 	} while (0)
 
 static void verify_pages(const dhs_stats *got)
@@ -1316,7 +1341,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("host_rows_used", got->host_rows_used, want.host_rows_used);
 	SAME("the sum of the page counts",
 	     got->pages_reserved + got->pages_free + got->pages_draining + got->pages_required +
-	             got->pages_resident + got->pages_staging,
+	         got->pages_resident + got->pages_staging,
 	     R->config.device_pages);
 }
 
@@ -1379,7 +1404,7 @@ static void verify_counters(void)
 	check_bytes();
 }
 
-/* ---- choosing -------------------------------------------------------------------------- */
+/* ---- choosing ----------------------------------------------------------------- */
 
 static int full_policy(void)
 {
@@ -1434,11 +1459,11 @@ static struct fence *remember_fence(dhs_fence value, struct model_step *step)
 {
 	struct fence *f = &R->fence[R->fences < MOST_FENCES ? R->fences++ : below(MOST_FENCES)];
 
-	*f = (struct fence){value, step, 0};
+	*f = (struct fence){ value, step, 0 };
 	return f;
 }
 
-/* ---- sessions ---------------------------------------------------------------------------- */
+/* ---- sessions ----------------------------------------------------------------- */
 
 static void act_create(void)
 {
@@ -1478,7 +1503,7 @@ static void prefill(struct model_session *s, struct extension *x, const int32_t 
 static void see_extension(struct model_session *s, const int32_t *slots, uint32_t rows)
 {
 	for (uint32_t i = 0; i < rows; i++) {
-		struct model_want w = {0};
+		struct model_want w = { 0 };
 
 		w.kind = MODEL_PAGE;
 		w.page = s->table[(s->settled + i) / R->config.page_rows];
@@ -1505,7 +1530,7 @@ static void extend(struct model_session *s, uint32_t rows)
 	} else {
 		model_extend(R->model, s, rows);
 		see_extension(s, slots, rows);
-		*x = (struct extension){s, ++R->model->versions, rows, stream};
+		*x = (struct extension){ s, ++R->model->versions, rows, stream };
 		prefill(s, x, slots);
 	}
 	check_guard(slots, rows);
@@ -1630,7 +1655,7 @@ static void act_destroy(void)
 		destroy(s);
 }
 
-/* ---- pages of an engine-owned pool ------------------------------------------------------- */
+/* ---- pages of an engine-owned pool -------------------------------------------- */
 
 /* The pattern is the engine's proof that nobody wrote; then the page is lent. */
 static void lend(uint32_t want)
@@ -1708,7 +1733,7 @@ static void take_all(void)
 		take(32);
 }
 
-/* ---- batches ------------------------------------------------------------------------------ */
+/* ---- batches ------------------------------------------------------------------ */
 
 static void make_arrays(struct batch *b)
 {
@@ -1798,7 +1823,7 @@ static void act_batch(void)
 	}
 }
 
-/* ---- selections ---------------------------------------------------------------------------- */
+/* ---- selections --------------------------------------------------------------- */
 
 static int32_t bad_row(uint32_t length)
 {
@@ -1831,7 +1856,7 @@ struct look {
 
 static struct look choose_look(const struct model_entry *e, uint32_t group)
 {
-	struct look l = {e, group, chance(40) ? WORKING_SET : below(STYLES), below(1000), 0};
+	struct look l = { e, group, chance(40) ? WORKING_SET : below(STYLES), below(1000), 0 };
 	uint32_t length = (uint32_t)(e->base + e->new_rows);
 	uint32_t tail = R->config.tail_rows + R->config.page_rows;
 
@@ -1881,6 +1906,9 @@ static void choose_query(const struct model_entry *e, uint32_t group, uint32_t t
 		rows[j] = share && chance(80) ? before[below(top_k)] : choose_row(&look, j);
 }
 
+/* Rows in order from `sweep` on, instead of chosen ones; below 0: chosen. */
+static int64_t sweep = -1;
+
 static void choose_selection(struct batch *b, uint32_t group, const dhs_selection *shape)
 {
 	uint32_t sessions = shape->sessions ? shape->sessions : b->model->max_sessions;
@@ -1892,7 +1920,10 @@ static void choose_selection(struct batch *b, uint32_t group, const dhs_selectio
 		for (uint32_t q = 0; q < queries; q++) {
 			int32_t *rows = b->host_rows[group] + (i * queries + q) * top_k;
 
-			if (t && i < t->count && t->entry[i].session && q < t->entry[i].queries)
+			if (sweep >= 0)
+				for (uint32_t j = 0; j < top_k; j++)
+					rows[j] = (int32_t)(sweep + q * top_k + j);
+			else if (t && i < t->count && t->entry[i].session && q < t->entry[i].queries)
 				choose_query(&t->entry[i], group, top_k, rows, q ? rows - top_k : NULL);
 			else
 				for (uint32_t j = 0; j < top_k; j++)
@@ -1900,7 +1931,7 @@ static void choose_selection(struct batch *b, uint32_t group, const dhs_selectio
 		}
 }
 
-/* ---- the operations of a step: what the model and the jobs say -------------------------------- */
+/* ---- the operations of a step: what the model and the jobs say ---------------- */
 
 static uint32_t shape_count(const struct batch *b, const dhs_selection *shape)
 {
@@ -1993,7 +2024,7 @@ static void play_again(struct batch *b)
 static void play_commit(struct batch *b, const struct op *op)
 {
 	struct model_step *t = b->model->step;
-	int32_t kept[MODEL_ENTRIES] = {0};
+	int32_t kept[MODEL_ENTRIES] = { 0 };
 	struct job *j;
 
 	for (uint32_t i = 0; t && i < t->count; i++) {
@@ -2055,7 +2086,7 @@ static void play(struct batch *b, const struct op *op)
 	}
 }
 
-/* ---- the operations of a step: calls ------------------------------------------------------------ */
+/* ---- the operations of a step: calls ------------------------------------------ */
 
 /* The job that play() has just queued. */
 static struct job *newest(struct batch *b)
@@ -2109,8 +2140,7 @@ static void enqueue(struct batch *b, const struct op *op, dhs_stream stream, int
 		call_selection(b, op, stream);
 		break;
 	case OP_FETCH:
-		told(dhs_step_fetch(b->handle, op->group, op->first, op->layers, stream),
-		     MODEL_CODE(0));
+		told(dhs_step_fetch(b->handle, op->group, op->first, op->layers, stream), MODEL_CODE(0));
 		break;
 	case OP_FORK:
 		call_fork(b, op, stream);
@@ -2181,7 +2211,7 @@ static void run_op(struct batch *b, const struct op *op, dhs_stream stream)
 	enqueue(b, op, stream, 0);
 }
 
-/* ---- programs ------------------------------------------------------------------------------------ */
+/* ---- programs ----------------------------------------------------------------- */
 
 struct program {
 	struct batch *batch;
@@ -2393,10 +2423,11 @@ static void add_middle(struct program *p, struct step *s)
 		add_after_commit(p);
 }
 
-static void write_program(struct step *s)
+/* A step that will be aborted is left off somewhere, or at the end if `whole`. */
+static void write_program(struct step *s, int whole)
 {
 	struct model_step *t = s->model;
-	struct program p = {s->batch, s->op, 0, t->count, 0, 0, NULL, below(256)};
+	struct program p = { s->batch, s->op, 0, t->count, 0, 0, NULL, below(256) };
 
 	for (uint32_t i = 0; i < t->count; i++) {
 		p.queries = most(p.queries, t->entry[i].queries);
@@ -2412,11 +2443,11 @@ static void write_program(struct step *s)
 	if (chance(15))
 		add_op(&p, OP_AGAIN);
 	add_middle(&p, s);
-	s->ops = s->mode == STEP_ABORT ? below(p.ops + 1) : p.ops;
+	s->ops = s->mode == STEP_ABORT && !whole ? below(p.ops + 1) : p.ops;
 	s->at = 0;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------------- */
 
 static void run_next(struct step *s)
 {
@@ -2456,7 +2487,7 @@ static void finish(struct step *s)
 /* Before a begin that records the step's end: nothing may come after it. */
 static void finish_for_begin(struct step *s)
 {
-	struct op commit = {.kind = OP_COMMIT, .kept = chance(70)};
+	struct op commit = { .kind = OP_COMMIT, .kept = chance(70) };
 
 	if (s->mode == STEP_ABORT)
 		s->at = s->ops;
@@ -2497,7 +2528,7 @@ static void kept_numbers(const struct model_step *t, uint32_t *kept)
 
 static void settle(struct step *s)
 {
-	uint32_t kept[MODEL_ENTRIES] = {0};
+	uint32_t kept[MODEL_ENTRIES] = { 0 };
 	struct model_step *t = s->model;
 
 	finish(s);
@@ -2512,8 +2543,8 @@ static void settle(struct step *s)
 /* Commit and settle in one. */
 static void end(struct step *s)
 {
-	uint32_t kept[MODEL_ENTRIES] = {0};
-	int32_t device[MODEL_ENTRIES] = {0};
+	uint32_t kept[MODEL_ENTRIES] = { 0 };
+	int32_t device[MODEL_ENTRIES] = { 0 };
 	struct model_step *t = s->model;
 	unsigned allowed = model_may_settle(R->model, t);
 
@@ -2604,7 +2635,7 @@ static uint32_t choose_entries(const struct batch *b, struct model_entry_ask *as
 		struct model_session *s = R->model->session[(start + i) % R->config.max_sessions];
 
 		if (chance(4))
-			ask[count++] = (struct model_entry_ask){NULL, below(3), 0};
+			ask[count++] = (struct model_entry_ask){ NULL, below(3), 0 };
 		if (!s || count == want || chance(12) || s->failed || (s->extending && !chance(3)))
 			continue;
 		ask[count].session = s;
@@ -2628,7 +2659,12 @@ static void fill_entries(const struct model_entry_ask *ask, uint32_t count, dhs_
 
 static struct step *begin(struct batch *b, const struct model_entry_ask *ask, uint32_t count)
 {
-	dhs_step_entry entry[MODEL_ENTRIES];
+	struct {
+		dhs_step_entry entry;
+		uint64_t newer[2]; /* fields of a later version, not in use */
+	} entry[MODEL_ENTRIES];
+	dhs_step_entry plain[MODEL_ENTRIES];
+	int wide = chance(30);
 	struct step *s = free_step();
 	dhs_stream stream = any_stream();
 	dhs_step handle = 55;
@@ -2637,10 +2673,16 @@ static struct step *begin(struct batch *b, const struct model_entry_ask *ask, ui
 
 	make_way(b, ask, count);
 	allowed = model_may_begin(R->model, b->model, ask, count);
-	fill_entries(ask, count, entry);
+	fill_entries(ask, count, plain);
+	memset(entry, 0, sizeof entry);
+	for (uint32_t i = 0; i < count; i++)
+		entry[i].entry = plain[i];
 	say("begin batch %d, %u entries, step %" PRIu64, (int)(b - R->batch), count, R->model->steps);
-	code = told(dhs_step_begin(b->handle, entry, count, sizeof *entry, stream, &handle), allowed);
+	code = told(dhs_step_begin(b->handle, wide ? &entry->entry : plain, count,
+	                           wide ? sizeof *entry : sizeof *plain, stream, &handle),
+	            allowed);
 	memset(entry, 0xff, sizeof entry);
+	memset(plain, 0xff, sizeof plain);
 	if (code) {
 		model_refused(R->model, code);
 		SAME("the output of a failed begin", handle, 55);
@@ -2674,10 +2716,10 @@ static void act_begin(void)
 	count = choose_entries(b, ask);
 	s = begin(b, ask, count);
 	if (s)
-		write_program(s);
+		write_program(s, 0);
 }
 
-/* ---- fences ------------------------------------------------------------------------------------------ */
+/* ---- fences ------------------------------------------------------------------- */
 
 static void launch_fence_check(const struct fence *f, dhs_stream stream)
 {
@@ -2725,7 +2767,7 @@ static void act_fence(void)
 	try_fence(&R->fence[below(MOST_FENCES)]);
 }
 
-/* ---- at once ------------------------------------------------------------------------------------------ */
+/* ---- at once ------------------------------------------------------------------ */
 
 static void settle_steps_of(struct model_session *s)
 {
@@ -2733,11 +2775,10 @@ static void settle_steps_of(struct model_session *s)
 		settle_any(step_of(R->model->flight[0]));
 }
 
-/* A step of one session, mostly enqueued to its end. */
-static struct step *step_at_once(struct model_session *s)
+/* A step of one session, mostly enqueued to its end, or one that only reads. */
+static struct step *step_at_once(struct model_session *s, struct batch *b, int reads)
 {
-	struct batch *b = any_batch();
-	struct model_entry_ask ask = {s, 0, 0};
+	struct model_entry_ask ask = { s, 0, 0 };
 	struct step *t;
 
 	if (!b || s->extending || s->failed)
@@ -2747,12 +2788,14 @@ static struct step *step_at_once(struct model_session *s)
 	if (R->model->flight[0] && R->model->flight[0]->number + 2 <= R->model->steps)
 		settle_any(step_of(R->model->flight[0]));
 	ask.queries = b->model->max_queries;
-	ask.new_rows = least(R->config.max_new_rows,
-	                     R->config.max_rows - (uint32_t)model_bound(R->model, s));
+	ask.new_rows =
+		least(R->config.max_new_rows, R->config.max_rows - (uint32_t)model_bound(R->model, s));
 	t = begin(b, &ask, 1);
 	if (!t)
 		return NULL;
-	write_program(t);
+	if (reads)
+		t->mode = STEP_ABORT;
+	write_program(t, reads);
 	while (t->at < t->ops && chance(97))
 		run_next(t);
 	return t;
@@ -2761,9 +2804,9 @@ static struct step *step_at_once(struct model_session *s)
 /* A step that reads, whose end is recorded and that is not settled. */
 static void read_at_once(struct model_session *s)
 {
-	struct step *t = step_at_once(s), *next;
+	struct step *t = step_at_once(s, any_batch(), 1), *next;
 
-	if (!t || t->model->committed)
+	if (!t)
 		return;
 	if (chance(50)) {
 		abort_step(t);
@@ -2771,7 +2814,7 @@ static void read_at_once(struct model_session *s)
 	}
 	next = begin(t->batch, NULL, 0);
 	if (next)
-		write_program(next);
+		write_program(next, 0);
 }
 
 static struct model_session *newest_session(void)
@@ -2812,7 +2855,7 @@ static void give_up(struct model_session *s)
 	if (chance(30))
 		grow_at_once(s);
 	if (chance(40))
-		step_at_once(s);
+		step_at_once(s, any_batch(), 0);
 	if (chance(70))
 		settle_steps_of(s);
 	if (chance(40))
@@ -2825,23 +2868,25 @@ static void give_up(struct model_session *s)
 }
 
 /* A batch's staging takes pages over, too. */
-static void renew_batch(void)
+static struct batch *renew_batch(void)
 {
 	uint32_t i = below(R->shape.batches);
 	struct batch *b = &R->batch[i];
 
 	if (b->model && batch_busy(b))
-		return;
+		return any_batch();
 	if (b->model)
 		destroy_batch(b);
 	create_batch(b, &R->shape.batch[i]);
 	verify();
+	return b->model ? b : NULL;
 }
 
 /* A session takes over what another gives up while that is still in use. */
 static void act_turnover(void)
 {
 	struct model_session *s = any_session(), *other;
+	struct batch *b;
 
 	if (!s)
 		return;
@@ -2851,15 +2896,14 @@ static void act_turnover(void)
 		act_lend();
 	if (other && other != s && chance(60))
 		destroy(other);
-	if (chance(30))
-		renew_batch();
+	b = chance(40) ? renew_batch() : any_batch();
 	if (chance(80))
 		act_create();
 	other = any_session();
 	if (!other)
 		return;
 	grow_at_once(other);
-	step_at_once(other);
+	step_at_once(other, b, 0);
 }
 
 /* What was taken back is wanted again before its copies have landed. */
@@ -2874,11 +2918,11 @@ static void act_recall(void)
 		settle_steps_of(s);
 	if (chance(40))
 		read_at_once(s);
-	else if (chance(50) && step_at_once(s))
+	else if (chance(50) && step_at_once(s, any_batch(), 0))
 		settle_steps_of(s);
 	f = evict(s);
 	verify();
-	if (R->config.engine_pool && chance(30))
+	if (R->config.engine_pool && chance(60))
 		take_all();
 	if (f && chance(50)) {
 		if (chance(50))
@@ -2892,7 +2936,7 @@ static void act_recall(void)
 		grow_at_once(other);
 	if (chance(40))
 		grow_at_once(s);
-	step_at_once(s);
+	step_at_once(s, any_batch(), 0);
 }
 
 /* Pages that are lent while the engine's work on them is hardly begun become the
@@ -2900,6 +2944,7 @@ static void act_recall(void)
 static void act_handover(void)
 {
 	struct model_session *s;
+	struct batch *b;
 
 	if (!R->config.engine_pool || full_policy())
 		return;
@@ -2910,23 +2955,51 @@ static void act_handover(void)
 	s = any_session();
 	if (s)
 		destroy(s);
-	if (chance(40))
-		renew_batch();
+	b = chance(60) ? renew_batch() : any_batch();
 	verify();
 	act_create();
 	s = newest_session();
 	if (!s)
 		return;
 	if (s->spares)
-		extend(s, least(R->config.max_rows - (uint32_t)s->settled,
-		                s->spares * R->config.page_rows));
+		extend(s,
+		       least(R->config.max_rows - (uint32_t)s->settled, s->spares * R->config.page_rows));
 	while (extension_of(s))
 		commit_rows(s);
-	step_at_once(s);
+	step_at_once(s, b, 0);
 	lend(64);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------ */
+/* ---- graphs ------------------------------------------------------------------- */
+
+static void refuse_capturing_end(dhs_stream stream)
+{
+	struct step *t = step_of(R->model->flight[0]);
+	uint32_t kept[MODEL_ENTRIES] = { 0 };
+
+	if (!t || t->stream != stream || !t->model->open)
+		return;
+	say("settle on a stream that is captured");
+	told(dhs_step_settle(R->context, t->model->handle, kept, t->model->count),
+	     MODEL_CODE(DHS_ERR_CAPTURING));
+	say("abort on a stream that is captured");
+	told(dhs_step_abort(R->context, t->model->handle), MODEL_CODE(DHS_ERR_CAPTURING));
+}
+
+static void refuse_capturing_extension(dhs_stream stream)
+{
+	unsigned capturing = MODEL_CODE(DHS_ERR_CAPTURING);
+	struct extension *x = &R->extension[0];
+
+	while (x < &R->extension[MOST_SESSIONS] && (!x->session || x->stream != stream))
+		x++;
+	if (x == &R->extension[MOST_SESSIONS])
+		return;
+	say("commit, truncate and destroy with an extension on a stream that is captured");
+	told(dhs_session_commit(R->context, x->session->handle, x->rows, stream), capturing);
+	told(dhs_session_truncate(R->context, x->session->handle, 0), capturing);
+	told(dhs_session_destroy(R->context, x->session->handle), capturing);
+}
 
 static void refuse_capturing(struct batch *b, dhs_stream stream)
 {
@@ -2940,6 +3013,8 @@ static void refuse_capturing(struct batch *b, dhs_stream stream)
 	     capturing | (R->model->flight[0] ? MODEL_CODE(DHS_ERR_ORDER) : 0));
 	say("fence wait on a stream that is captured");
 	told(dhs_fence_wait(R->context, 0, stream), capturing);
+	refuse_capturing_end(stream);
+	refuse_capturing_extension(stream);
 	if (!s || model_busy(R->model, s) || s->extending || s->settled == R->config.max_rows)
 		return;
 	say("extend on a stream that is captured");
@@ -2949,10 +3024,15 @@ static void refuse_capturing(struct batch *b, dhs_stream stream)
 
 static void write_graph(struct batch *b)
 {
-	struct program p = {b, b->graph_op, 0, 0, 0, R->config.max_new_rows, NULL, 0};
+	struct program p = { b, b->graph_op, 0, 0, 0, R->config.max_new_rows, NULL, 0 };
 	struct op *op = add_op(&p, OP_SLOTS);
 
 	op->rows = R->config.max_new_rows;
+	if (chance(30)) { /* too small for some steps, which is counted */
+		op = add_op(&p, OP_SLOTS);
+		op->sessions = between(1, b->model->max_sessions);
+		op->rows = between(1, R->config.max_new_rows);
+	}
 	if (chance(75))
 		p.sessions = b->model->max_sessions;
 	if (chance(75))
@@ -2987,7 +3067,7 @@ static void act_capture(void)
 	must(dhs_host_capture_end(stream, &b->graph), "dhs_host_capture_end");
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------ */
 
 static void act_wait(void)
 {
@@ -3025,7 +3105,7 @@ static void act_stream(void)
 	must(dhs_host_stream_destroy(old), "dhs_host_stream_destroy");
 }
 
-/* ---- calls that must be refused ---------------------------------------------------------------------------- */
+/* ---- calls that must be refused ----------------------------------------------- */
 
 #define REFUSED MODEL_CODE(DHS_ERR_ARGUMENT)
 
@@ -3064,7 +3144,7 @@ static void wrong_step(void)
 	uint64_t dead = R->deads ? R->dead[below(least(R->deads, MOST_DEAD))] : 12345;
 	struct model_step *t = R->model->flight[0];
 	struct step *s = step_of(t);
-	uint32_t kept[MODEL_ENTRIES + 1] = {0};
+	uint32_t kept[MODEL_ENTRIES + 1] = { 0 };
 
 	if (t && s->at == s->ops && s->mode == STEP_SETTLE && chance(50)) {
 		say("settle with wrong numbers");
@@ -3095,7 +3175,7 @@ static void wrong_step(void)
 static void wrong_begin(void)
 {
 	struct model_entry_ask ask[MODEL_ENTRIES];
-	dhs_step_entry entry[MODEL_ENTRIES + 1] = {{0}};
+	dhs_step_entry entry[MODEL_ENTRIES + 1] = { { 0 } };
 	struct batch *b = any_batch();
 	struct model_session *s = any_session();
 	dhs_step handle = 55;
@@ -3109,7 +3189,7 @@ static void wrong_begin(void)
 		count = 0;
 	allowed = model_may_begin(R->model, b->model, ask, count);
 	fill_entries(ask, count, entry);
-	entry[count] = (dhs_step_entry){s->handle, 0, 0};
+	entry[count] = (dhs_step_entry){ s->handle, 0, 0 };
 	say("begin with a wrong entry");
 	switch (below(4)) {
 	case 0:
@@ -3131,7 +3211,8 @@ static void wrong_begin(void)
 	allowed = (allowed & ~MODEL_CODE(0)) | REFUSED;
 	allowed |= MODEL_CODE(DHS_ERR_PENDING) | MODEL_CODE(DHS_ERR_ORDER);
 	allowed |= s->failed ? MODEL_CODE(DHS_ERR_MISMATCH) : 0;
-	told(dhs_step_begin(b->handle, entry, count + 1, sizeof *entry, any_stream(), &handle), allowed);
+	told(dhs_step_begin(b->handle, entry, count + 1, sizeof *entry, any_stream(), &handle),
+	     allowed);
 	SAME("the output of a failed begin", handle, 55);
 }
 
@@ -3245,7 +3326,7 @@ static void act_wrong(void)
 	}
 }
 
-/* ---- a settle that contradicts the device ------------------------------------------------------------------ */
+/* ---- a settle that contradicts the device ------------------------------------- */
 
 static int empty_step(struct batch *b)
 {
@@ -3259,14 +3340,15 @@ static int empty_step(struct batch *b)
 	return 1;
 }
 
-/* The numbers of settle are not those of the commit: once the step is two
- * steps old, its session is refused and can only be destroyed. */
+/* The numbers of settle are not those of the commit, or a committed step is
+ * aborted: once the step is two steps old, its session is refused and can only be
+ * destroyed. */
 static void act_mismatch(void)
 {
 	struct batch *b = any_batch();
 	struct model_session *s = any_session();
-	struct model_entry_ask ask = {s, 1, 0};
-	struct op slots = {.kind = OP_SLOTS, .rows = 1}, commit = {.kind = OP_COMMIT};
+	struct model_entry_ask ask = { s, 1, 0 };
+	struct op slots = { .kind = OP_SLOTS, .rows = 1 }, commit = { .kind = OP_COMMIT };
 	uint32_t kept = 0;
 	struct step *t;
 
@@ -3281,10 +3363,14 @@ static void act_mismatch(void)
 	run_op(b, &slots, t->stream);
 	run_op(b, &commit, t->stream);
 	put_last(t);
-	say("settle with numbers that contradict the device");
-	told(dhs_step_settle(R->context, t->model->handle, &kept, 1), MODEL_CODE(0));
-	model_settle(R->model, t->model, &kept);
-	close_step(t);
+	if (chance(50)) {
+		abort_step(t);
+	} else {
+		say("settle with numbers that contradict the device");
+		told(dhs_step_settle(R->context, t->model->handle, &kept, 1), MODEL_CODE(0));
+		model_settle(R->model, t->model, &kept);
+		close_step(t);
+	}
 	if (!empty_step(b) || !empty_step(b)) {
 		destroy(s);
 		return;
@@ -3292,22 +3378,87 @@ static void act_mismatch(void)
 	s->failed = 1;
 	totals.mismatches++;
 	begin(b, &ask, 1);
+	say("truncate a failed session");
+	told(dhs_session_truncate(R->context, s->handle, 0), MODEL_CODE(DHS_ERR_MISMATCH));
+	say("evict a failed session");
+	told(dhs_session_evict(R->context, s->handle, NULL), MODEL_CODE(DHS_ERR_MISMATCH));
 	verify();
 	destroy(s);
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------------------------- */
+/* ---- no row is lost: every row of a session is read --------------------------- */
+
+static int sweep_step(struct batch *b, struct model_session *s)
+{
+	struct model_entry_ask ask = { s, 0, b->model->max_queries };
+	struct op op[] = { { .kind = OP_SELECT }, { .kind = OP_RESOLVE }, { .kind = OP_CHECK } };
+	struct step *t = begin(b, &ask, 1);
+
+	if (!t)
+		return 0;
+	for (uint32_t g = 0; g < R->config.groups; g++)
+		for (int i = 0; i < 3; i++) {
+			op[i].group = g;
+			op[i].shape = (dhs_selection)DHS_INIT(dhs_selection);
+			run_op(b, &op[i], t->stream);
+		}
+	t->mode = STEP_END;
+	t->ops = t->at = 0;
+	end(t);
+	verify();
+	return 1;
+}
+
+static void act_sweep(void)
+{
+	struct batch *b = any_batch();
+	struct model_session *s = any_session();
+	uint32_t rows;
+
+	if (!b || !s || s->extending || s->failed)
+		return;
+	settle_all();
+	rows = b->model->max_queries * b->model->top_k;
+	for (sweep = 0; sweep < (int64_t)s->settled; sweep += rows)
+		if (sweep / rows == 20 || !sweep_step(b, s))
+			break;
+	sweep = -1;
+}
+
+/* An empty step on the device's default stream. */
+static void act_default_stream(void)
+{
+	struct batch *b = any_batch();
+	struct model_step *t;
+	dhs_step handle;
+
+	if (!b)
+		return;
+	settle_all();
+	say("begin an empty step on the default stream");
+	if (told(dhs_step_begin(b->handle, NULL, 0, sizeof(dhs_step_entry), NULL, &handle),
+	         model_may_begin(R->model, b->model, NULL, 0)))
+		return;
+	t = model_begin(R->model, b->model, NULL, 0);
+	say("end step %" PRIu64, t->number);
+	told(dhs_step_end(R->context, handle, NULL, 0), MODEL_CODE(0));
+	model_commit(R->model, b->model, 0, NULL);
+	model_settle(R->model, t, NULL);
+	remember_dead(handle);
+}
+
+/* ---- rounds ------------------------------------------------------------------- */
 
 static const struct {
 	void (*act)(void);
 	uint32_t weight;
 } actions[] = {
-	{act_advance, 300}, {act_begin, 130},    {act_settle, 60},  {act_create, 30},
-	{act_extend, 40},   {act_commit_rows, 50}, {act_truncate, 30}, {act_evict, 12},
-	{act_destroy, 10},  {act_batch, 12},      {act_capture, 4},  {act_fence, 12},
-	{act_wait, 4},      {act_sync, 6},       {act_stream, 1},   {act_wrong, 25},
-	{act_mismatch, 1},  {act_turnover, 12},  {act_recall, 14},
-	{act_handover, 6},
+	{ act_advance, 300 }, { act_begin, 130 },        { act_settle, 60 },   { act_create, 30 },
+	{ act_extend, 40 },   { act_commit_rows, 50 },   { act_truncate, 30 }, { act_evict, 12 },
+	{ act_destroy, 10 },  { act_batch, 12 },         { act_capture, 4 },   { act_fence, 12 },
+	{ act_wait, 4 },      { act_sync, 6 },           { act_stream, 1 },    { act_wrong, 25 },
+	{ act_mismatch, 1 },  { act_turnover, 12 },      { act_recall, 14 },   { act_handover, 6 },
+	{ act_sweep, 1 },     { act_default_stream, 1 },
 };
 
 static void act(void)
@@ -3386,6 +3537,7 @@ static void stop_sessions(void)
 static void close_round(struct round *r)
 {
 	settle_all();
+	act_sweep();
 	verify();
 	act_wait();
 	stop_sessions();
@@ -3400,6 +3552,7 @@ static void close_round(struct round *r)
 				drop_graph(&r->batch[i]);
 		}
 	dhs_context_destroy(r->context);
+	dhs_context_destroy(r->foreign);
 	for (uint32_t i = 0; i < r->shape.streams; i++)
 		must(dhs_host_stream_destroy(r->stream[i]), "dhs_host_stream_destroy");
 	must(dhs_host_destroy(r->host), "dhs_host_destroy");
@@ -3437,13 +3590,15 @@ static void play_twice(uint64_t seed, uint64_t calls)
 	uint64_t first = play_round(seed, calls, 0);
 
 	if (play_round(seed, calls, 1) != first) {
+		printf("not ok 1 - calls as the model says\n1..1\n");
+		fflush(stdout);
 		fprintf(stderr, "# FAILED: round %#" PRIx64 ": another device schedule, other results\n",
 		        seed);
 		exit(1);
 	}
 }
 
-/* ---- the run ------------------------------------------------------------------------------------------------------ */
+/* ---- the run ------------------------------------------------------------------ */
 
 static void print_totals(void)
 {
@@ -3451,13 +3606,12 @@ static void print_totals(void)
 	       totals.rounds, run_seed);
 	printf("# page hits %" PRIu64 ", hot hits %" PRIu64 ", repeats %" PRIu64 ", bad rows %" PRIu64
 	       ", rows checked %" PRIu64 "\n",
-	       totals.page_hits, totals.hot_hits, totals.repeats, totals.bad_rows,
-	       totals.rows_checked);
+	       totals.page_hits, totals.hot_hits, totals.repeats, totals.bad_rows, totals.rows_checked);
 	printf("# evicted pages %" PRIu64 ", reloaded rows %" PRIu64 ", order errors %" PRIu64
 	       ", pending %" PRIu64 ", mismatches %" PRIu64 ", graphs %" PRIu64 ", flow waits %" PRIu64
 	       "\n",
-	       totals.evicted, totals.reloads, totals.order_errors, totals.pendings,
-	       totals.mismatches, totals.graphs, totals.flow_waits);
+	       totals.evicted, totals.reloads, totals.order_errors, totals.pendings, totals.mismatches,
+	       totals.graphs, totals.flow_waits);
 }
 
 static int lines, failed;
@@ -3505,7 +3659,7 @@ static uint64_t number(const char *text)
 static void usage(void)
 {
 	fprintf(stderr, "usage: random_driver [--seed S] [--calls N] [--round SEED] "
-	                "[--round-calls N] [--verbose] [--tap] [--often]\n");
+	                "[--round-calls N] [--verbose] [--often]\n");
 	exit(2);
 }
 
@@ -3524,8 +3678,6 @@ static void read_arguments(struct arguments *a, int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--verbose"))
 			verbose = 1;
-		else if (!strcmp(argv[i], "--tap"))
-			tap = 1;
 		else if (!strcmp(argv[i], "--often"))
 			often = 1;
 		else if (i + 1 == argc)
@@ -3545,11 +3697,11 @@ static void read_arguments(struct arguments *a, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct arguments a = {1000000, 0, 2500};
+	struct arguments a = { 1000000, 0, 2500 };
 
 	read_arguments(&a, argc, argv);
 	for (size_t i = 0; i < 4; i++)
-		signal((int[]){SIGSEGV, SIGBUS, SIGABRT, SIGALRM}[i], caught);
+		signal((int[]){ SIGSEGV, SIGBUS, SIGABRT, SIGALRM }[i], caught);
 	if (a.round) {
 		play_twice(a.round, a.round_calls);
 		return report();
