@@ -18,6 +18,9 @@ struct dhs_backend_ops {
 	/* The device of a context: of the options, or a private one. */
 	int (*open)(const dhs_context_options *options, const dhs_allocator *allocator, void **device);
 	void (*close)(void *device);
+	/* Waits until all that is on the device's streams has run, those being captured
+	 * included. */
+	void (*idle)(void *device);
 	/* The geometry is known: memory of the backend's own. */
 	int (*prepare)(void *device, const struct dhs_world *world);
 

@@ -12,26 +12,18 @@ int dhs_batch_check(const char *call, const dhs_batch *batch)
 	return dhs_context_check(call, batch->context);
 }
 
-static int check_range(const char *call, const char *name, uint64_t value, uint64_t least,
-                       uint64_t most)
-{
-	if (value < least || value > most)
-		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->%s is %llu; it must be %llu to %llu", call,
-		                name, (unsigned long long)value, (unsigned long long)least,
-		                (unsigned long long)most);
-	return DHS_OK;
-}
-
 /* A pad is a slot of a page that is never lent, or a number below 0 that plan does
  * not use for rows still without a slot. */
 static int check_pad(const char *call, const char *name, const struct dhs_geometry *g, int32_t pad)
 {
-	int64_t slots = (int64_t)g->pages * g->page_rows;
+	int64_t slots = (int64_t)g->pad_pages * g->page_rows;
 
 	if (pad >= slots || pad < -(1 << 30))
-		return dhs_fail(DHS_ERR_ARGUMENT,
-		                "%s: options->%s is %d; it must be -2^30 to %lld, the pool's last slot",
-		                call, name, pad, (long long)slots - 1);
+		return dhs_fail(
+			DHS_ERR_ARGUMENT,
+			"%s: options->%s is %d; it must be -2^30 to %lld: below 0, or a slot that is never "
+			"lent",
+			call, name, pad, (long long)slots - 1);
 	return DHS_OK;
 }
 
@@ -73,13 +65,14 @@ static int fill_options(const char *call, const struct dhs_geometry *g, dhs_batc
 		o->read_pad = -1;
 	if (!o->write_pad && !(o->flags & DHS_BATCH_WRITE_PAD))
 		o->write_pad = -1;
-	rc = check_range(call, "max_sessions", o->max_sessions, 1, g->max_sessions);
+	rc = dhs_options_check_range(call, "max_sessions", o->max_sessions, 1, g->max_sessions);
 	if (rc == DHS_OK)
-		rc = check_range(call, "max_queries", o->max_queries, 1, DHS_MAX_QUERIES);
+		rc = dhs_options_check_range(call, "max_queries", o->max_queries, 1, DHS_MAX_QUERIES);
 	if (rc == DHS_OK)
-		rc = check_range(call, "top_k", o->top_k, 1, DHS_MAX_TOP_K);
+		rc = dhs_options_check_range(call, "top_k", o->top_k, 1, DHS_MAX_TOP_K);
 	if (rc == DHS_OK)
-		rc = check_range(call, "staging_buffers", o->staging_buffers, 1, DHS_MAX_BUFFERS);
+		rc = dhs_options_check_range(call, "staging_buffers", o->staging_buffers, 1,
+		                             DHS_MAX_BUFFERS);
 	if (rc == DHS_OK)
 		rc = check_pad(call, "read_pad", g, o->read_pad);
 	if (rc == DHS_OK)
@@ -89,7 +82,7 @@ static int fill_options(const char *call, const struct dhs_geometry *g, dhs_batc
 	worst = worst_staging(g, o);
 	if (!o->staging_rows && !(o->flags & DHS_BATCH_STAGING_ROWS))
 		o->staging_rows = worst > INT32_MAX ? INT32_MAX : (uint32_t)worst;
-	rc = check_range(call, "staging_rows", o->staging_rows, 0, INT32_MAX);
+	rc = dhs_options_check_range(call, "staging_rows", o->staging_rows, 0, INT32_MAX);
 	/* Places in the list of misses are 32-bit numbers. */
 	if (rc == DHS_OK && miss_rows(g, o) > INT32_MAX)
 		rc =
@@ -178,8 +171,9 @@ int dhs_batch_required(const dhs_context_options *context, const dhs_batch_optio
 
 	if (rc)
 		return rc;
-	/* Pads are held against the pool, if its size is told. */
-	g.pages = g.pages ? g.pages : INT32_MAX / g.page_rows;
+	/* Pads are held against an engine's pool if its size is told. */
+	if (context->pool && !g.pages)
+		g.pad_pages = INT32_MAX / g.page_rows;
 	rc = read_options("dhs_batch_required", &g, options, &o);
 	if (rc == DHS_OK)
 		rc = dhs_options_check_output("dhs_batch_required", "required", required);
@@ -212,7 +206,7 @@ static void batch_free(dhs_context *context, dhs_batch *batch)
 
 static int staging_room(dhs_context *context, uint32_t pages)
 {
-	uint64_t room = dhs_residency_room(context, 1);
+	uint64_t room = dhs_residency_room(context, pages, 1);
 	struct dhs_work *copy;
 	int rc;
 
@@ -266,13 +260,13 @@ int dhs_batch_create(dhs_context *context, const dhs_batch_options *options, dhs
 
 	if (rc == DHS_OK)
 		rc = read_options("dhs_batch_create", &context->world.geometry, options, &o);
+	if (rc == DHS_OK)
+		rc = dhs_options_check_pointer("dhs_batch_create", "batch", batch, sizeof(*batch));
 	if (rc)
 		return rc;
-	if (!batch)
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_batch_create: batch is NULL");
 	pages = staging_pages(&context->world.geometry, &o);
 	context->works.call++;
-	if (pages > dhs_residency_room(context, 1)) {
+	if (pages > dhs_residency_room(context, pages, 1)) {
 		rc = staging_room(context, pages);
 		dhs_stats_publish(context);
 		return rc;

@@ -4,9 +4,9 @@
 #include "batch.h"
 #include "layout.h"
 #include "machine.h"
+#include "tag.h"
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #define MOST_SESSIONS 65536
@@ -31,16 +31,6 @@ struct setup {
 
 /* ---- checks of options ---- */
 
-static int check_range(const char *call, const char *name, uint64_t value, uint64_t least,
-                       uint64_t most)
-{
-	if (value < least || value > most)
-		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->%s is %llu; it must be %llu to %llu", call,
-		                name, (unsigned long long)value, (unsigned long long)least,
-		                (unsigned long long)most);
-	return DHS_OK;
-}
-
 static int check_choices(const char *call, dhs_context_options *o)
 {
 	int rc;
@@ -54,11 +44,13 @@ static int check_choices(const char *call, dhs_context_options *o)
 		o->policy = DHS_POLICY_ADAPTIVE;
 	if (o->backup == DHS_BACKUP_DEFAULT)
 		o->backup = DHS_BACKUP_EAGER;
-	rc = check_range(call, "backend", o->backend, DHS_BACKEND_HOST, DHS_BACKEND_HOST);
+	rc = dhs_options_check_range(call, "backend", o->backend, DHS_BACKEND_HOST, DHS_BACKEND_HOST);
 	if (rc == DHS_OK)
-		rc = check_range(call, "policy", o->policy, DHS_POLICY_ADAPTIVE, DHS_POLICY_FULL);
+		rc = dhs_options_check_range(call, "policy", o->policy, DHS_POLICY_ADAPTIVE,
+		                             DHS_POLICY_FULL);
 	if (rc == DHS_OK)
-		rc = check_range(call, "backup", o->backup, DHS_BACKUP_EAGER, DHS_BACKUP_RECLAIM);
+		rc = dhs_options_check_range(call, "backup", o->backup, DHS_BACKUP_EAGER,
+		                             DHS_BACKUP_RECLAIM);
 	if (rc == DHS_OK && o->backup == DHS_BACKUP_RECLAIM && o->policy != DHS_POLICY_ADAPTIVE)
 		rc = dhs_fail(DHS_ERR_UNSUPPORTED,
 		              "%s: options->backup is DHS_BACKUP_RECLAIM; only policy adaptive has it",
@@ -75,15 +67,15 @@ static int check_numbers(const char *call, dhs_context_options *o)
 	o->hot_rows = o->hot_rows ? o->hot_rows : 4096;
 	if (!o->tail_rows && !(o->flags & DHS_CONTEXT_TAIL_ROWS))
 		o->tail_rows = 64;
-	rc = check_range(call, "max_sessions", o->max_sessions, 1, MOST_SESSIONS);
+	rc = dhs_options_check_range(call, "max_sessions", o->max_sessions, 1, MOST_SESSIONS);
 	if (rc == DHS_OK)
-		rc = check_range(call, "max_rows", o->max_rows, 1, MOST_ROWS);
+		rc = dhs_options_check_range(call, "max_rows", o->max_rows, 1, MOST_ROWS);
 	if (rc == DHS_OK)
-		rc = check_range(call, "max_new_rows", o->max_new_rows, 1, MOST_NEW_ROWS);
+		rc = dhs_options_check_range(call, "max_new_rows", o->max_new_rows, 1, MOST_NEW_ROWS);
 	if (rc == DHS_OK)
-		rc = check_range(call, "hot_rows", o->hot_rows, 1, DHS_MAX_HOT_ROWS);
+		rc = dhs_options_check_range(call, "hot_rows", o->hot_rows, 1, DHS_MAX_HOT_ROWS);
 	if (rc == DHS_OK)
-		rc = check_range(call, "tail_rows", o->tail_rows, 0, MOST_ROWS);
+		rc = dhs_options_check_range(call, "tail_rows", o->tail_rows, 0, MOST_ROWS);
 	return rc;
 }
 
@@ -133,14 +125,15 @@ static int check_pages(const char *call, const struct setup *u)
 {
 	const dhs_context_options *o = &u->o;
 	uint32_t most = INT32_MAX / u->layout.layout.page_rows;
-	int rc = check_range(call, "device_pages", o->device_pages, u->calculate ? 0 : 1, most);
+	int rc =
+		dhs_options_check_range(call, "device_pages", o->device_pages, u->calculate ? 0 : 1, most);
 
 	if (rc == DHS_OK && o->device_pages)
-		rc = check_range(call, "reserved_pages", o->reserved_pages, 0,
-		                 o->pool ? 0 : o->device_pages - 1);
+		rc = dhs_options_check_range(call, "reserved_pages", o->reserved_pages, 0,
+		                             o->pool ? 0 : o->device_pages - 1);
 	if (rc == DHS_OK && o->host_rows)
-		rc = check_range(call, "host_rows", o->host_rows, 1,
-		                 (uint64_t)(INT32_MAX - 1) * u->layout.layout.page_rows);
+		rc = dhs_options_check_range(call, "host_rows", o->host_rows, 1,
+		                             (uint64_t)(INT32_MAX - 1) * u->layout.layout.page_rows);
 	return rc;
 }
 
@@ -173,6 +166,7 @@ static void fill_geometry(const struct setup *u, struct dhs_geometry *g)
 	g->page_rows = l->page_rows;
 	g->row_bytes = u->layout.row_bytes;
 	g->pages = u->o.device_pages;
+	g->pad_pages = u->o.pool ? u->o.device_pages : u->o.reserved_pages;
 	g->max_sessions = u->o.max_sessions;
 	g->max_rows = u->o.max_rows;
 	g->max_pages = dhs_ceil_div(u->o.max_rows, l->page_rows);
@@ -222,6 +216,8 @@ static int setup_read(const char *call, const char *name, const dhs_context_opti
 	rc = check_budgets(call, u);
 	if (rc == DHS_OK)
 		rc = check_sizes(call, u);
+	if (rc == DHS_OK && o->pool)
+		rc = dhs_options_check_pointer(call, "options->pool", o->pool, sizeof(*o->pool));
 	if (rc == DHS_OK && o->pool && o->device_pages)
 		rc = dhs_layout_check_pool(call, &u->layout, o->pool, o->device_pages);
 	if (rc)
@@ -330,11 +326,12 @@ static int check_machine(const char *call, const struct setup *u)
 		return DHS_OK;
 	have = dhs_machine_memory();
 	if (have && bytes > have)
-		return dhs_fail(u->pool_bytes > have ? DHS_ERR_DEVICE_MEMORY : DHS_ERR_HOST_MEMORY,
-		                "%s: pool (%llu bytes) and host tier (%llu bytes) exceed this machine's "
-		                "memory of %llu bytes",
-		                call, (unsigned long long)u->pool_bytes, (unsigned long long)u->tier.bytes,
-		                (unsigned long long)have);
+		return dhs_fail(
+			u->pool_bytes > have ? DHS_ERR_DEVICE_MEMORY : DHS_ERR_HOST_MEMORY,
+			"%s: device_pages take %llu bytes and host_rows %llu bytes, more than this machine's "
+			"memory of %llu bytes",
+			call, (unsigned long long)u->pool_bytes, (unsigned long long)u->tier.bytes,
+			(unsigned long long)have);
 	return DHS_OK;
 }
 
@@ -342,22 +339,16 @@ static int check_machine(const char *call, const struct setup *u)
 static int pool_memory(dhs_context *context, const struct setup *u)
 {
 	const struct dhs_geometry *g = &context->world.geometry;
-	int rc;
-
 	size_t bytes = (size_t)u->layout.page_stride * u->o.device_pages;
 
 	for (uint32_t layer = 0; layer < g->layers; layer++) {
-		unsigned char *memory =
-			dhs_blocks_new(context, &context->blocks, DHS_MEMORY_DEVICE, bytes, 0);
+		unsigned char *memory = dhs_blocks_new(context, &context->blocks, DHS_MEMORY_DEVICE, bytes,
+		                                       u->o.reserved_pages != 0);
 
 		if (!memory)
 			return dhs_fail(context->blocks.failed,
 			                "device_pages: no memory for layer %u of the pool (%zu bytes)", layer,
 			                bytes);
-		rc = context->ops->memory_set(context->device, memory, 0,
-		                              (size_t)u->layout.page_stride * u->o.reserved_pages);
-		if (rc)
-			return rc;
 		for (uint32_t i = 0; i < g->segments; i++)
 			context->base[layer * g->segments + i] = memory + u->layout.segment[i].offset;
 	}
@@ -448,12 +439,10 @@ static int tables(dhs_context *context, const struct setup *u)
 	return tables_init(context);
 }
 
-static void fill_context(dhs_context *context, const struct setup *u)
+static void fill_context(dhs_context *context, const struct setup *u, uint32_t tag)
 {
-	static atomic_uint tags;
-
 	context->magic = DHS_CONTEXT_MAGIC;
-	context->tag = atomic_fetch_add(&tags, 1) & 0xffff;
+	context->tag = tag;
 	context->ops = &dhs_backend_host;
 	context->allocator = u->allocator;
 	context->log = u->o.log;
@@ -512,6 +501,7 @@ static void context_free(dhs_context *context)
 	if (context->device)
 		context->ops->close(context->device);
 	pthread_mutex_destroy(&context->lock);
+	dhs_tag_give(context->tag);
 	context->magic = 0;
 	dhs_memory_free(&allocator, DHS_MEMORY_CONTROL, context, sizeof(*context));
 }
@@ -520,10 +510,11 @@ int dhs_context_create(const dhs_context_options *options, dhs_context **context
 {
 	struct setup u;
 	dhs_context *c;
+	int32_t tag;
 	int rc = setup_read("dhs_context_create", "options", options, 0, &u);
 
-	if (rc == DHS_OK && !context)
-		rc = dhs_fail(DHS_ERR_ARGUMENT, "dhs_context_create: context is NULL");
+	if (rc == DHS_OK)
+		rc = dhs_options_check_pointer("dhs_context_create", "context", context, sizeof(*context));
 	if (rc == DHS_OK)
 		rc = check_machine("dhs_context_create", &u);
 	if (rc)
@@ -531,7 +522,13 @@ int dhs_context_create(const dhs_context_options *options, dhs_context **context
 	c = dhs_memory_zeroed(&u.allocator, DHS_MEMORY_CONTROL, sizeof(*c));
 	if (!c)
 		return dhs_fail(DHS_ERR_HOST_MEMORY, "dhs_context_create: no memory for the context");
-	fill_context(c, &u);
+	tag = dhs_tag_take();
+	if (tag < 0) {
+		dhs_memory_free(&u.allocator, DHS_MEMORY_CONTROL, c, sizeof(*c));
+		return dhs_fail(DHS_ERR_HOST_MEMORY, "dhs_context_create: %d contexts are alive already",
+		                1 << DHS_TAG_BITS);
+	}
+	fill_context(c, &u, (uint32_t)tag);
 	pthread_mutex_init(&c->lock, NULL);
 	rc = c->ops->open(&u.o, &c->allocator, &c->device);
 	if (rc == DHS_OK)
@@ -556,13 +553,15 @@ static void record_open(dhs_context *context)
 	for (struct dhs_work *w = context->works.first; w; w = w->next) {
 		if (!dhs_work_open(w))
 			continue;
-		/* A stream that is gone has nothing left to wait for, one that is being captured
-		 * runs nothing. */
 		if (context->ops->stream_check(context->device, w->stream, &capturing) == DHS_OK &&
-		    !capturing)
+		    !capturing) {
 			dhs_work_record(context, w);
-		else
-			w->state = DHS_WORK_PASSED;
+			continue;
+		}
+		/* No event can mark the end on a stream that is gone or being captured, but what was
+		 * enqueued before may still run. */
+		context->ops->idle(context->device);
+		w->state = DHS_WORK_PASSED;
 	}
 }
 

@@ -65,8 +65,9 @@ int dhs_fence_query(dhs_context *context, dhs_fence fence, int *passed)
 
 	if (rc)
 		return rc;
-	if (!passed)
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_fence_query: passed is NULL");
+	rc = dhs_options_check_pointer("dhs_fence_query", "passed", passed, sizeof(*passed));
+	if (rc)
+		return rc;
 	if (work) {
 		rc = dhs_work_query(context, work, &one);
 		if (rc == DHS_OK)

@@ -44,6 +44,18 @@ static int rows_overlap(const struct piece *a, uint64_t a_at, const struct piece
 	return 0;
 }
 
+/* The same in one step where both have one row stride: row i of a and row j of b are a
+ * multiple of it further apart than their first rows. */
+static int even_rows_overlap(const struct piece *a, uint64_t a_at, const struct piece *b,
+                             uint64_t b_at, uint32_t rows)
+{
+	uint64_t apart = a_at <= b_at ? b_at - a_at : a_at - b_at, stride = a->row_stride;
+	uint64_t low = a_at <= b_at ? a->bytes : b->bytes, high = a_at <= b_at ? b->bytes : a->bytes;
+	uint64_t steps = apart / stride, rest = apart % stride;
+
+	return (steps < rows && rest < low) || (steps + 1 < rows && stride - rest < high);
+}
+
 /* For pieces of one page stride: every page of b against the two or three pages
  * of a around it; all such pairs repeat those of one page, as far as there are pages. */
 static int same_stride_overlap(const struct piece *a, const struct piece *b, uint32_t rows,
@@ -59,7 +71,9 @@ static int same_stride_overlap(const struct piece *a, const struct piece *b, uin
 		uint64_t high_end = high->base + (high == a ? ea : eb);
 
 		if (low_at < high_end && high->base < low_end &&
-		    rows_overlap(low, low_at, high, high->base, rows))
+		    (low->row_stride == high->row_stride
+		         ? even_rows_overlap(low, low_at, high, high->base, rows)
+		         : rows_overlap(low, low_at, high, high->base, rows)))
 			return 1;
 	}
 	return 0;
@@ -98,8 +112,10 @@ static int fill_segment(const char *call, uint32_t i, dhs_segment *s)
 	if (s->offset > MOST_STRIDE || s->row_stride > MOST_STRIDE || s->page_stride > MOST_STRIDE)
 		return dhs_fail(
 			DHS_ERR_ARGUMENT,
-			"%s: layout->segment[%u]: offset, row_stride and page_stride are at most 2^48", call,
-			i);
+			"%s: layout->segment[%u]: offset %llu, row_stride %llu and page_stride %llu are "
+			"at most 2^48 each",
+			call, i, (unsigned long long)s->offset, (unsigned long long)s->row_stride,
+			(unsigned long long)s->page_stride);
 	if (s->row_stride < s->bytes)
 		return dhs_fail(DHS_ERR_ARGUMENT,
 		                "%s: layout->segment[%u].row_stride is %llu; rows of %u bytes overlap",
@@ -225,6 +241,13 @@ static int check_groups(const char *call, struct dhs_layout_copy *c)
 		                call);
 	if (!l->groups)
 		l->groups = l->layers;
+	if (l->group_layers) {
+		int rc = dhs_options_check_pointer(call, "layout->group_layers", l->group_layers,
+		                                   sizeof(*l->group_layers));
+
+		if (rc)
+			return rc;
+	}
 	if (l->groups > l->layers)
 		return dhs_fail(DHS_ERR_ARGUMENT, "%s: layout->groups is %u; there are %u layers", call,
 		                l->groups, l->layers);

@@ -53,8 +53,8 @@ int dhs_lend_pages(dhs_context *context, const int32_t *pages, size_t count, dhs
 	struct dhs_work *work;
 	int rc = check_engine_pool("dhs_lend_pages", context);
 
-	if (rc == DHS_OK && count && !pages)
-		rc = dhs_fail(DHS_ERR_ARGUMENT, "dhs_lend_pages: pages is NULL and count is %zu", count);
+	if (rc == DHS_OK && count)
+		rc = dhs_options_check_pointer("dhs_lend_pages", "pages", pages, sizeof(*pages));
 	if (rc == DHS_OK)
 		rc = check_lent(context, pages, count);
 	if (rc == DHS_OK)
@@ -151,13 +151,14 @@ int dhs_take_pages(dhs_context *context, size_t count, int32_t *pages, dhs_fence
 {
 	int rc = check_engine_pool("dhs_take_pages", context);
 
+	if (rc == DHS_OK)
+		rc = dhs_options_check_pointer("dhs_take_pages", "taken", taken, sizeof(*taken));
+	if (rc == DHS_OK && count)
+		rc = dhs_options_check_pointer("dhs_take_pages", "pages", pages, sizeof(*pages));
+	if (rc == DHS_OK && count)
+		rc = dhs_options_check_pointer("dhs_take_pages", "fences", fences, sizeof(*fences));
 	if (rc)
 		return rc;
-	if (!taken || (count && (!pages || !fences)))
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_take_pages: %s is NULL",
-		                !taken   ? "taken"
-		                : !pages ? "pages"
-		                         : "fences");
 	context->works.call++;
 	rc = take(context, count, pages, fences, taken);
 	dhs_stats_publish(context);

@@ -51,6 +51,26 @@ int dhs_options_read_element(const char *call, const char *name, size_t index, c
 	return DHS_OK;
 }
 
+int dhs_options_check_pointer(const char *call, const char *name, const void *pointer, size_t align)
+{
+	if (!pointer)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: %s is NULL", call, name);
+	if ((uintptr_t)pointer % align)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: %s is %p; it must be a multiple of %zu", call, name,
+		                pointer, align);
+	return DHS_OK;
+}
+
+int dhs_options_check_range(const char *call, const char *name, uint64_t value, uint64_t least,
+                            uint64_t most)
+{
+	if (value < least || value > most)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->%s is %llu; it must be %llu to %llu", call,
+		                name, (unsigned long long)value, (unsigned long long)least,
+		                (unsigned long long)most);
+	return DHS_OK;
+}
+
 int dhs_options_check_output(const char *call, const char *name, const void *to)
 {
 	uint32_t size;

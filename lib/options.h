@@ -18,6 +18,14 @@ int dhs_options_read(const char *call, const char *name, const void *from, void 
 int dhs_options_read_element(const char *call, const char *name, size_t index, const void *from,
                              size_t given, void *to, size_t known);
 
+/* The pointer is not NULL and a multiple of `align`. */
+int dhs_options_check_pointer(const char *call, const char *name, const void *pointer,
+                              size_t align);
+
+/* options->`name` is within its limits. */
+int dhs_options_check_range(const char *call, const char *name, uint64_t value, uint64_t least,
+                            uint64_t most);
+
 /* Checks an output struct before anything is done, and fills it at the end; its
  * size word is the caller's and stays. */
 int dhs_options_check_output(const char *call, const char *name, const void *to);

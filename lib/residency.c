@@ -154,12 +154,13 @@ static uint64_t in_pool(const dhs_context *context, int draining, const struct d
 	                : dhs_pool_free_after(context, copy);
 }
 
-uint64_t dhs_residency_room(dhs_context *context, int draining)
+uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining)
 {
-	uint64_t optional;
+	uint64_t have = in_pool(context, draining, NULL), optional = 0;
 
-	richest(context, draining, &optional);
-	return in_pool(context, draining, NULL) + optional;
+	if (have < wanted)
+		richest(context, draining, &optional);
+	return have + optional;
 }
 
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,

@@ -25,8 +25,9 @@ uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
 /* Pages that dhs_residency_age would turn into history. */
 uint32_t dhs_residency_aging(const dhs_context *context, const struct dhs_session_state *s);
 
-/* Pages that dhs_residency_make_room can have in the pool at most. */
-uint64_t dhs_residency_room(dhs_context *context, int draining);
+/* Pages that dhs_residency_make_room can have in the pool, at most; sessions are only
+ * looked at if fewer than `wanted` are there already. */
+uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining);
 
 /* Evicts whole sessions until `pages` are in the pool: free ones, or with
  * `draining` those too.  They must be among dhs_residency_room. */

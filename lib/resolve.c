@@ -41,16 +41,6 @@ static int check_call(const char *call, dhs_batch *batch, uint32_t *sessions, dh
 	return DHS_OK;
 }
 
-static int check_array(const char *call, const char *name, const int32_t *array)
-{
-	if (!array)
-		return dhs_fail(DHS_ERR_ARGUMENT, "%s: %s is NULL", call, name);
-	if ((uintptr_t)array % sizeof(*array))
-		return dhs_fail(DHS_ERR_ARGUMENT, "%s: %s is %p; it must be a multiple of %zu", call, name,
-		                (const void *)array, sizeof(*array));
-	return DHS_OK;
-}
-
 static int check_group(const char *call, const dhs_batch *batch, uint32_t group)
 {
 	uint32_t groups = batch->context->world.geometry.groups;
@@ -67,8 +57,10 @@ int dhs_step_all_resident(dhs_batch *batch, int *resident)
 
 	if (rc)
 		return rc;
-	if (!resident)
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_step_all_resident: resident is NULL");
+	rc =
+		dhs_options_check_pointer("dhs_step_all_resident", "resident", resident, sizeof(*resident));
+	if (rc)
+		return rc;
 	if (!batch->begun)
 		return dhs_fail(DHS_ERR_ORDER, "dhs_step_all_resident: the batch has not begun a step");
 	*resident = batch->all_resident;
@@ -84,7 +76,7 @@ int dhs_step_slots(dhs_batch *batch, uint32_t sessions, uint32_t rows, int32_t *
 	if (rc)
 		return rc;
 	context = batch->context;
-	rc = check_array("dhs_step_slots", "slots_dev", slots_dev);
+	rc = dhs_options_check_pointer("dhs_step_slots", "slots_dev", slots_dev, sizeof(*slots_dev));
 	if (rc)
 		return rc;
 	if (!rows || rows > context->max_new_rows)
@@ -99,6 +91,19 @@ int dhs_step_slots(dhs_batch *batch, uint32_t sessions, uint32_t rows, int32_t *
 	                           slots_dev, stream);
 }
 
+/* Slots may take the place of the rows, but not of some of them. */
+static int check_apart(const char *call, const dhs_selection *s)
+{
+	uint64_t bytes = (uint64_t)s->sessions * s->queries * s->top_k * sizeof(*s->rows);
+	uintptr_t rows = (uintptr_t)s->rows, slots = (uintptr_t)s->slots;
+
+	if (rows != slots && rows < slots + bytes && slots < rows + bytes)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "%s: selection->rows %p and slots %p, of %llu bytes each, overlap", call,
+		                (const void *)s->rows, (void *)s->slots, (unsigned long long)bytes);
+	return DHS_OK;
+}
+
 /* Checks a selection and fills in its defaults. */
 static int fill_selection(const char *call, const dhs_batch *batch, int captured, dhs_selection *s)
 {
@@ -110,17 +115,21 @@ static int fill_selection(const char *call, const dhs_batch *batch, int captured
 		                s->flags, s->reserved);
 	s->queries = s->queries ? s->queries : batch->max_queries;
 	s->top_k = s->top_k ? s->top_k : batch->top_k;
-	if (s->queries > batch->max_queries || s->top_k > batch->top_k)
-		return dhs_fail(
-			DHS_ERR_ARGUMENT,
-			"%s: selection->queries is %u and top_k %u; the batch takes at most %u and %u", call,
-			s->queries, s->top_k, batch->max_queries, batch->top_k);
+	if (s->queries > batch->max_queries)
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "%s: selection->queries is %u; the batch's max_queries is %u", call,
+		                s->queries, batch->max_queries);
+	if (s->top_k > batch->top_k)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: selection->top_k is %u; the batch's top_k is %u",
+		                call, s->top_k, batch->top_k);
 	if (!captured && s->queries < batch->queries)
 		return dhs_fail(DHS_ERR_ARGUMENT,
 		                "%s: selection->queries is %u; an entry of the begun step has %u", call,
 		                s->queries, batch->queries);
-	rc = check_array(call, "selection->rows", s->rows);
-	return rc ? rc : check_array(call, "selection->slots", s->slots);
+	rc = dhs_options_check_pointer(call, "selection->rows", s->rows, sizeof(*s->rows));
+	if (rc == DHS_OK)
+		rc = dhs_options_check_pointer(call, "selection->slots", s->slots, sizeof(*s->slots));
+	return rc ? rc : check_apart(call, s);
 }
 
 static int plan(const char *call, dhs_batch *batch, uint32_t group, const dhs_selection *selection,
@@ -184,7 +193,7 @@ int dhs_step_commit(dhs_batch *batch, uint32_t sessions, const int32_t *kept_dev
 	int captured, rc = check_call("dhs_step_commit", batch, &sessions, stream, &captured);
 
 	if (rc == DHS_OK && kept_dev)
-		rc = check_array("dhs_step_commit", "kept_dev", kept_dev);
+		rc = dhs_options_check_pointer("dhs_step_commit", "kept_dev", kept_dev, sizeof(*kept_dev));
 	if (rc)
 		return rc;
 	return batch->context->ops->commit(batch->context->device, &batch->context->world, batch->state,

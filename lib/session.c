@@ -14,13 +14,14 @@ int dhs_sessions_init(dhs_context *context)
 {
 	const struct dhs_geometry *g = &context->world.geometry;
 	struct dhs_session_table *table = &context->sessions;
-	uint32_t n = context->max_sessions, ints = 3 * g->max_pages + context->tail_pages;
-	uint32_t stride = ints + g->max_pages + g->hot_pages;
+	size_t ints = 3 * (size_t)g->max_pages + context->tail_pages;
+	size_t stride = ints + g->max_pages + g->hot_pages;
+	uint32_t n = context->max_sessions;
 	int32_t *numbers;
 
 	table->session = dhs_blocks_book(context, n * sizeof(*table->session));
 	table->free = dhs_blocks_book(context, n * sizeof(*table->free));
-	numbers = dhs_blocks_book(context, (size_t)n * stride * sizeof(*numbers));
+	numbers = dhs_blocks_book(context, n * stride * sizeof(*numbers));
 	if (!table->session || !table->free || !numbers)
 		return dhs_fail(DHS_ERR_HOST_MEMORY, "max_sessions: no memory for the books of %u sessions",
 		                n);
@@ -33,7 +34,7 @@ int dhs_sessions_init(dhs_context *context)
 		s->spare = s->host + g->max_pages;
 		s->backed = (uint32_t *)(numbers + ints);
 		s->hot = numbers + ints + g->max_pages;
-		memset(s->page, -1, 2 * g->max_pages * sizeof(*s->page));
+		memset(s->page, -1, 2 * (size_t)g->max_pages * sizeof(*s->page));
 		table->free[i] = i;
 		s->dirty_low = UINT32_MAX;
 	}
@@ -84,35 +85,52 @@ int dhs_session_find(const char *call, dhs_context *context, dhs_session handle,
 
 /* ---- create ---- */
 
-static int reserve_check(dhs_context *context, const dhs_session_options *o, uint32_t *pages)
+static int read_options(const dhs_context *context, const dhs_session_options *options,
+                        dhs_session_options *o)
 {
-	const struct dhs_geometry *g = &context->world.geometry;
-	uint32_t need;
+	uint32_t max_rows = context->world.geometry.max_rows;
+	int rc = DHS_OK;
 
-	if (o->flags)
-		return dhs_fail(DHS_ERR_ARGUMENT,
-		                "dhs_session_create: options->flags is %#x; no flag is "
-		                "known",
-		                o->flags);
-	if (o->reserve_rows > g->max_rows)
-		return dhs_fail(DHS_ERR_ARGUMENT,
-		                "dhs_session_create: options->reserve_rows is %llu; a session has at most "
-		                "max_rows = %u",
-		                (unsigned long long)o->reserve_rows, g->max_rows);
-	need = *pages = dhs_ceil_div(o->reserve_rows, g->page_rows);
-	if (context->policy == DHS_POLICY_FULL || need <= context->tier.free_count)
+	if (options)
+		rc = dhs_options_read("dhs_session_create", "options", options, o, sizeof(*o), sizeof(*o));
+	if (rc == DHS_OK && o->flags)
+		rc = dhs_fail(DHS_ERR_ARGUMENT,
+		              "dhs_session_create: options->flags is %#x; no flag is known", o->flags);
+	if (rc == DHS_OK && o->reserve_rows > max_rows)
+		rc = dhs_fail(DHS_ERR_ARGUMENT,
+		              "dhs_session_create: options->reserve_rows is %llu; a session has at most "
+		              "max_rows = %u",
+		              (unsigned long long)o->reserve_rows, max_rows);
+	return rc;
+}
+
+static int create_index(dhs_context *context)
+{
+	if (context->sessions.free_count)
 		return DHS_OK;
-	if (need <= context->tier.free_count + context->tier.draining_count)
+	return dhs_context_refuse(
+		context, dhs_fail(DHS_ERR_DEVICE_MEMORY,
+	                      "dhs_session_create: all of max_sessions = %u sessions are in use",
+	                      context->max_sessions));
+}
+
+/* Host pages for what is reserved. */
+static int create_host_room(dhs_context *context, uint32_t need)
+{
+	const struct dhs_tier *tier = &context->tier;
+
+	if (context->policy == DHS_POLICY_FULL || need <= tier->free_count)
+		return DHS_OK;
+	if (need <= tier->free_count + tier->draining_count)
 		return dhs_fail(DHS_ERR_PENDING,
 		                "dhs_session_create: reserve_rows needs %u host pages; %u are free and %u "
 		                "more once begun steps are settled",
-		                need, context->tier.free_count, context->tier.draining_count);
+		                need, tier->free_count, tier->draining_count);
 	return dhs_context_refuse(
-		context,
-		dhs_fail(DHS_ERR_HOST_MEMORY,
-	             "dhs_session_create: reserve_rows needs %u host pages of %u rows; %u of %u "
-	             "are free",
-	             need, g->page_rows, context->tier.free_count, context->tier.pages));
+		context, dhs_fail(DHS_ERR_HOST_MEMORY,
+	                      "dhs_session_create: reserve_rows needs %u host pages of %u rows; %u of "
+	                      "%u are free",
+	                      need, context->world.geometry.page_rows, tier->free_count, tier->pages));
 }
 
 static void take_pages(dhs_context *context, int32_t *pages, uint32_t count)
@@ -152,7 +170,7 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 static int create_room(dhs_context *context, uint32_t need)
 {
 	struct dhs_work *copy;
-	uint64_t room = dhs_residency_room(context, 1);
+	uint64_t room = dhs_residency_room(context, need, 1);
 	int rc;
 
 	if (room < need)
@@ -175,31 +193,22 @@ int dhs_session_create(dhs_context *context, const dhs_session_options *options,
 {
 	dhs_session_options o = DHS_INIT(dhs_session_options);
 	struct dhs_session_state *s;
-	uint32_t reserve = 0, need;
+	uint32_t reserve, need;
 	int rc = dhs_context_check("dhs_session_create", context);
 
+	if (rc == DHS_OK)
+		rc = read_options(context, options, &o);
+	if (rc == DHS_OK)
+		rc = dhs_options_check_pointer("dhs_session_create", "session", session, sizeof(*session));
 	if (rc)
 		return rc;
-	if (options) {
-		rc = dhs_options_read("dhs_session_create", "options", options, &o, sizeof(o), sizeof(o));
-		if (rc)
-			return rc;
-	}
-	if (!session)
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_session_create: session is NULL");
 	context->works.call++;
-	if (o.flags == 0 && o.reserve_rows <= context->world.geometry.max_rows &&
-	    !context->sessions.free_count) {
-		rc = dhs_context_refuse(
-			context, dhs_fail(DHS_ERR_DEVICE_MEMORY,
-		                      "dhs_session_create: all of max_sessions = %u sessions are in use",
-		                      context->max_sessions));
-		dhs_stats_publish(context);
-		return rc;
-	}
-	rc = reserve_check(context, &o, &reserve);
+	reserve = dhs_ceil_div(o.reserve_rows, context->world.geometry.page_rows);
 	need = context->world.geometry.hot_pages +
 	       (context->policy == DHS_POLICY_FULL ? reserve : context->tail_pages);
+	rc = create_index(context);
+	if (rc == DHS_OK)
+		rc = create_host_room(context, reserve);
 	if (rc == DHS_OK)
 		rc = create_room(context, need);
 	if (rc == DHS_OK) {
@@ -214,15 +223,12 @@ int dhs_session_create(dhs_context *context, const dhs_session_options *options,
 
 /* ---- extend ---- */
 
-static int extend_check(dhs_context *context, const struct dhs_session_state *s, uint32_t rows,
-                        const int32_t *slots)
+static int extend_check(dhs_context *context, const struct dhs_session_state *s, uint32_t rows)
 {
 	uint32_t max_rows = context->world.geometry.max_rows;
 
 	if (!rows)
 		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_session_extend: rows is 0; it must be at least 1");
-	if (!slots)
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_session_extend: slots is NULL");
 	if (s->extension)
 		return dhs_fail(DHS_ERR_ORDER,
 		                "dhs_session_extend: an extension of %u rows is not committed yet",
@@ -278,7 +284,7 @@ static int extend_device_room(dhs_context *context, const struct dhs_session_sta
                               uint32_t rows)
 {
 	uint32_t need = extend_needs(context, s, rows);
-	uint64_t room = dhs_residency_room(context, 0), later = dhs_residency_room(context, 1);
+	uint64_t room = dhs_residency_room(context, need, 0), later;
 
 	for (uint32_t i = 0; i < s->spares; i++)
 		if (dhs_after_open(&context->pool.page[s->spare[i]].after, NULL))
@@ -288,6 +294,7 @@ static int extend_device_room(dhs_context *context, const struct dhs_session_sta
 				s->spare[i]);
 	if (need <= room)
 		return DHS_OK;
+	later = dhs_residency_room(context, need, 1);
 	if (need <= later)
 		return dhs_fail(
 			DHS_ERR_PENDING,
@@ -373,7 +380,9 @@ int dhs_session_extend(dhs_context *context, dhs_session session, uint32_t rows,
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_extend", context, session, 0, &s);
 	if (rc == DHS_OK)
-		rc = extend_check(context, s, rows, slots);
+		rc = dhs_options_check_pointer("dhs_session_extend", "slots", slots, sizeof(*slots));
+	if (rc == DHS_OK)
+		rc = extend_check(context, s, rows);
 	if (rc == DHS_OK)
 		rc = dhs_stream_ready("dhs_session_extend", context, stream);
 	if (rc)
@@ -446,7 +455,8 @@ int dhs_session_commit(dhs_context *context, dhs_session session, uint32_t rows,
 		                rows, s->extension);
 	if (stream != s->last->stream)
 		return dhs_fail(DHS_ERR_ARGUMENT,
-		                "dhs_session_commit: stream is not the one of the extension");
+		                "dhs_session_commit: stream is %p; the extension is on stream %p",
+		                (void *)stream, (void *)s->last->stream);
 	rc = dhs_stream_ready("dhs_session_commit", context, stream);
 	if (rc == DHS_OK)
 		rc = dhs_residency_copy_new(context, &copy);
@@ -469,14 +479,12 @@ static int drop_extension(const char *call, dhs_context *context, struct dhs_ses
 
 	if (!s->extension)
 		return DHS_OK;
-	rc = dhs_stream_ready(call, context, s->last->stream);
-	if (rc)
-		return rc;
-	rc = dhs_work_record(context, s->last);
-	if (rc)
-		return dhs_context_lose(context, call, rc);
-	s->extension = 0;
-	return DHS_OK;
+	rc = dhs_work_end_ready(call, context, s->last);
+	if (rc == DHS_OK)
+		rc = dhs_work_end(call, context, s->last);
+	if (rc == DHS_OK)
+		s->extension = 0;
+	return rc;
 }
 
 static void cancel_steps(struct dhs_session_state *s)

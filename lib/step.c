@@ -340,7 +340,7 @@ static int age_sessions(dhs_context *context, const struct dhs_step_record *step
 }
 
 static void fill_patch(dhs_context *context, struct dhs_session_state *s, struct dhs_upload *u,
-                       uint32_t *data)
+                       uint64_t *data)
 {
 	struct dhs_patch *p = &u->patch[u->patches++];
 	uint32_t hot_pages = s->fresh ? context->world.geometry.hot_pages : 0;
@@ -357,7 +357,7 @@ static void fill_patch(dhs_context *context, struct dhs_session_state *s, struct
 	memcpy(to, s->page + p->first_page, pages * sizeof(*to));
 	memcpy(to + pages, s->host + p->first_page, pages * sizeof(*to));
 	memcpy(to + 2 * (size_t)pages, s->hot, hot_pages * sizeof(*to));
-	*data += 2 * pages + hot_pages;
+	*data += 2 * (uint64_t)pages + hot_pages;
 	s->fresh = 0;
 	s->set_length = 0;
 	s->drop_from = UINT32_MAX;
@@ -366,7 +366,7 @@ static void fill_patch(dhs_context *context, struct dhs_session_state *s, struct
 }
 
 static int begin_session(dhs_batch *batch, struct dhs_step_record *step, uint32_t i,
-                         dhs_stream stream, uint32_t *data)
+                         dhs_stream stream, uint64_t *data)
 {
 	dhs_context *context = batch->context;
 	struct dhs_step_part *part = &step->part[i];
@@ -415,6 +415,7 @@ static void fill_world_entries(dhs_batch *batch, struct dhs_step_record *step)
 				staging_share(context, batch->top_k, (uint32_t)e->queries, dhs_session_bound(s));
 		e->index = s ? (int32_t)s->index : -1;
 		e->new_rows = (int32_t)step->part[i].new_rows;
+		e->bound = s ? (int32_t)dhs_session_bound(s) : 0;
 		e->miss_first = (int32_t)misses;
 		e->staging_first = (int32_t)staging;
 		misses += share + (rows < g->hot_rows ? rows : g->hot_rows);
@@ -429,8 +430,8 @@ static int begin_work(dhs_batch *batch, struct dhs_step_record *step, struct dhs
 {
 	dhs_context *context = batch->context;
 	struct dhs_upload *u = &step->upload;
-	uint32_t data = 0;
-	int rc = ended ? dhs_work_record(context, ended->work) : DHS_OK;
+	uint64_t data = 0;
+	int rc = ended ? dhs_work_end("dhs_step_begin", context, ended->work) : DHS_OK;
 
 	if (rc == DHS_OK)
 		rc = age_sessions(context, step, step->count, copy);
@@ -495,7 +496,7 @@ static int begin(dhs_batch *batch, const void *entries, size_t count, size_t ent
 			(unsigned long long)step->number, DHS_MAX_STEPS_IN_FLIGHT);
 	rc = begin_checks(batch, step, entries, count, entry_size, &ended);
 	if (rc == DHS_OK && ended)
-		rc = dhs_stream_ready("dhs_step_begin: the step before", context, ended->work->stream);
+		rc = dhs_work_end_ready("dhs_step_begin", context, ended->work);
 	if (rc == DHS_OK)
 		rc = dhs_work_new(context, stream, &work);
 	if (rc)
@@ -528,8 +529,9 @@ int dhs_step_begin(dhs_batch *batch, const dhs_step_entry *entries, size_t count
 
 	if (rc)
 		return rc;
-	if (!step)
-		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_step_begin: step is NULL");
+	rc = dhs_options_check_pointer("dhs_step_begin", "step", step, sizeof(*step));
+	if (rc)
+		return rc;
 	if (count > batch->max_sessions)
 		return dhs_fail(DHS_ERR_ARGUMENT,
 		                "dhs_step_begin: count is %zu; the batch takes at most %u entries", count,
@@ -580,8 +582,8 @@ static int check_kept(const char *call, dhs_context *context, const struct dhs_s
 	if (count != step->count)
 		return dhs_fail(DHS_ERR_ARGUMENT, "%s: count is %zu; the step has %u entries", call, count,
 		                step->count);
-	if (count && !kept)
-		return dhs_fail(DHS_ERR_ARGUMENT, "%s: kept is NULL", call);
+	if (count && dhs_options_check_pointer(call, "kept", kept, sizeof(*kept)))
+		return DHS_ERR_ARGUMENT;
 	for (size_t i = 0; i < count; i++)
 		if (kept[i] > step->part[i].new_rows)
 			return dhs_fail(DHS_ERR_ARGUMENT, "%s: kept[%zu] is %u; the entry has %u new rows",
@@ -610,9 +612,7 @@ static void leave(dhs_context *context, struct dhs_step_record *step, enum dhs_s
 
 static int record_end(const char *call, dhs_context *context, struct dhs_step_record *step)
 {
-	int rc = dhs_work_open(step->work) ? dhs_work_record(context, step->work) : DHS_OK;
-
-	return rc ? dhs_context_lose(context, call, rc) : DHS_OK;
+	return dhs_work_open(step->work) ? dhs_work_end(call, context, step->work) : DHS_OK;
 }
 
 static int settle(const char *call, dhs_context *context, struct dhs_step_record *step,
@@ -641,7 +641,7 @@ static int settle(const char *call, dhs_context *context, struct dhs_step_record
 /* The stream of a step whose end is not marked must be able to take an event. */
 static int end_ready(const char *call, dhs_context *context, const struct dhs_step_record *step)
 {
-	return dhs_work_open(step->work) ? dhs_stream_ready(call, context, step->work->stream) : DHS_OK;
+	return dhs_work_open(step->work) ? dhs_work_end_ready(call, context, step->work) : DHS_OK;
 }
 
 int dhs_step_settle(dhs_context *context, dhs_step step, const uint32_t *kept, size_t count)
@@ -681,7 +681,7 @@ int dhs_step_end(dhs_context *context, dhs_step step, const uint32_t *kept, size
 		return dhs_fail(DHS_ERR_ORDER,
 		                "dhs_step_end: a later begin has marked the end of step %llu; settle it",
 		                (unsigned long long)record->number);
-	rc = end_ready("dhs_step_end", context, record);
+	rc = dhs_stream_ready("dhs_step_end", context, record->work->stream);
 	if (rc)
 		return rc;
 	rc = commit_known(context, record, kept);
@@ -697,14 +697,16 @@ int dhs_step_end(dhs_context *context, dhs_step step, const uint32_t *kept, size
  * step, that one tells, and nothing may be enqueued beside it. */
 static int report(dhs_context *context, struct dhs_step_record *step)
 {
-	int rc;
+	int capturing, rc = DHS_OK;
 
 	if (step->batch->last != step->work)
 		return DHS_OK;
-	rc = context->ops->report(context->device, &context->world, step->batch->state,
-	                          step->number % DHS_MAX_STEPS_IN_FLIGHT, step->work->stream);
-
-	return rc ? rc : dhs_work_record(context, step->work);
+	if (context->ops->stream_check(context->device, step->work->stream, &capturing) == DHS_OK)
+		rc = context->ops->report(context->device, &context->world, step->batch->state,
+		                          step->number % DHS_MAX_STEPS_IN_FLIGHT, step->work->stream);
+	if (rc)
+		return dhs_context_lose(context, "dhs_step_abort", rc);
+	return dhs_work_end("dhs_step_abort", context, step->work);
 }
 
 int dhs_step_abort(dhs_context *context, dhs_step step)
@@ -713,12 +715,11 @@ int dhs_step_abort(dhs_context *context, dhs_step step)
 	int rc = find_step("dhs_step_abort", context, step, &record);
 
 	if (rc == DHS_OK)
-		rc = dhs_stream_ready("dhs_step_abort", context, record->work->stream);
+		rc = dhs_work_end_ready("dhs_step_abort", context, record->work);
+	if (rc == DHS_OK)
+		rc = report(context, record);
 	if (rc)
 		return rc;
-	rc = report(context, record);
-	if (rc)
-		return dhs_context_lose(context, "dhs_step_abort", rc);
 	for (uint32_t i = 0; i < record->count; i++) {
 		struct dhs_step_part *part = &record->part[i];
 		struct dhs_session_state *s = live_part(context, part);

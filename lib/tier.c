@@ -9,6 +9,9 @@
 
 #define WORD_BITS 64
 
+/* Runs of fewer free pages than this are not worth a search. */
+#define SHORT_RUN 16
+
 void dhs_tier_shape(const struct dhs_geometry *g, uint64_t rows, struct dhs_tier_shape *shape)
 {
 	uint64_t pages = (rows + g->page_rows - 1) / g->page_rows;
@@ -118,7 +121,7 @@ static uint32_t next_page(const struct dhs_tier *tier, uint32_t page, int want)
 
 /* Where a new extent begins: in the longest run of free pages, in its middle if
  * the page before the run is somebody's, who may want to go on there. */
-static uint32_t extent_start(const struct dhs_tier *tier)
+static uint32_t extent_start(const struct dhs_tier *tier, uint32_t *length)
 {
 	uint32_t best = 0, best_length = 0, from, to;
 
@@ -129,7 +132,24 @@ static uint32_t extent_start(const struct dhs_tier *tier)
 			best_length = to - from;
 		}
 	}
+	*length = best_length;
 	return best ? best + best_length / 2 : 0;
+}
+
+/* Where a session goes on whose next page is somebody's.  Where only short runs are left
+ * the next free page will do, and looking for a longer one each time would cost more
+ * than it gains. */
+static uint32_t next_extent(struct dhs_tier *tier, int32_t previous)
+{
+	uint32_t page = tier->pages, length;
+
+	if (!tier->scattered) {
+		page = extent_start(tier, &length);
+		tier->scattered = length < SHORT_RUN;
+	}
+	if (tier->scattered)
+		page = next_page(tier, (uint32_t)(previous + 1), 1);
+	return page < tier->pages ? page : next_page(tier, 0, 1);
 }
 
 int32_t dhs_tier_take(dhs_context *context, int32_t previous)
@@ -138,7 +158,7 @@ int32_t dhs_tier_take(dhs_context *context, int32_t previous)
 	uint32_t page = (uint32_t)(previous + 1);
 
 	if (previous < 0 || page >= tier->pages || !is_free(tier, page))
-		page = extent_start(tier);
+		page = next_extent(tier, previous);
 	tier->free[page / WORD_BITS] &= ~((uint64_t)1 << page % WORD_BITS);
 	tier->free_count--;
 	return (int32_t)page;
@@ -148,6 +168,7 @@ static void set_free(struct dhs_tier *tier, uint32_t page)
 {
 	tier->free[page / WORD_BITS] |= (uint64_t)1 << page % WORD_BITS;
 	tier->free_count++;
+	tier->scattered = 0;
 }
 
 static void set_draining(struct dhs_tier *tier, uint32_t page)

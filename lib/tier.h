@@ -17,9 +17,10 @@ struct dhs_tier {
 	uint32_t free_count;
 	uint32_t draining_count;
 	uint32_t draining_first, draining_last; /* list through `next` */
-	uint64_t *free;                         /* bit of a page: free, and its works recorded */
-	struct dhs_after *after;                /* [pages] */
-	uint32_t *next;                         /* [pages] */
+	int scattered;           /* a search found short runs only, and no page was freed since */
+	uint64_t *free;          /* bit of a page: free, and its works recorded */
+	struct dhs_after *after; /* [pages] */
+	uint32_t *next;          /* [pages] */
 	uint32_t chunks;
 	void **chunk;            /* [chunks] */
 	unsigned char **records; /* the host's copy of what the geometry has in device memory */

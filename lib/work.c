@@ -51,11 +51,33 @@ static int work_take(dhs_context *context, struct dhs_work **work)
 	return DHS_OK;
 }
 
+/* Passed works at the front go, so that prefills alone do not pile them up. */
+static void collect_front(dhs_context *context)
+{
+	struct dhs_works *works = &context->works;
+	int passed = 0;
+
+	while (works->first && !works->first->also) {
+		struct dhs_work *w = works->first;
+
+		dhs_work_query(context, w, &passed);
+		if (!passed)
+			return;
+		works->first = w->next;
+		if (!works->first)
+			works->last = NULL;
+		dhs_work_unref(context, &w);
+	}
+}
+
 int dhs_work_new(dhs_context *context, dhs_stream stream, struct dhs_work **work)
 {
 	struct dhs_works *works = &context->works;
 	struct dhs_work *w = NULL;
-	int rc = work_take(context, &w);
+	int rc;
+
+	collect_front(context);
+	rc = work_take(context, &w);
 
 	if (rc)
 		return rc;
@@ -128,16 +150,50 @@ void dhs_work_cancel(dhs_context *context, struct dhs_work *work)
 	dhs_works_collect(context);
 }
 
+/* The work is open no more: what drained for that alone is free. */
+static int ended(dhs_context *context, struct dhs_work *work, enum dhs_work_state state)
+{
+	work->state = state;
+	dhs_pool_recorded(context);
+	dhs_tier_recorded(context);
+	return DHS_OK;
+}
+
 int dhs_work_record(dhs_context *context, struct dhs_work *work)
 {
 	int rc = context->ops->event_record(context->device, work->event, work->stream);
 
 	if (rc)
 		return rc;
-	work->state = DHS_WORK_RECORDED;
-	dhs_pool_recorded(context);
-	dhs_tier_recorded(context);
+	return ended(context, work, DHS_WORK_RECORDED);
+}
+
+static int stream_gone(dhs_context *context, const struct dhs_work *work, int *capturing)
+{
+	return context->ops->stream_check(context->device, work->stream, capturing) != DHS_OK;
+}
+
+int dhs_work_end_ready(const char *call, dhs_context *context, const struct dhs_work *work)
+{
+	int capturing = 0;
+
+	if (!stream_gone(context, work, &capturing) && capturing)
+		return dhs_fail(DHS_ERR_CAPTURING, "%s: the stream of the work to end is being captured",
+		                call);
 	return DHS_OK;
+}
+
+int dhs_work_end(const char *call, dhs_context *context, struct dhs_work *work)
+{
+	int capturing = 0, rc;
+
+	if (!stream_gone(context, work, &capturing)) {
+		rc = dhs_work_record(context, work);
+		return rc ? dhs_context_lose(context, call, rc) : DHS_OK;
+	}
+	dhs_context_log(context, DHS_LOG_WARNING, "%s: the stream of the work is gone: it has run",
+	                call);
+	return ended(context, work, DHS_WORK_PASSED);
 }
 
 int dhs_work_wait(dhs_context *context, struct dhs_work *work, dhs_stream stream)

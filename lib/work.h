@@ -56,6 +56,11 @@ void dhs_work_set(dhs_context *context, struct dhs_work **place, struct dhs_work
 /* Marks the end of a work, or moves it to here; pages that only waited for that are
  * free. */
 int dhs_work_record(dhs_context *context, struct dhs_work *work);
+/* The same where the engine may have destroyed the stream: that ran what was on it, so
+ * the work has passed.  DHS_ERR_CAPTURING while it is captured. */
+int dhs_work_end(const char *call, dhs_context *context, struct dhs_work *work);
+/* Whether dhs_work_end would be refused. */
+int dhs_work_end_ready(const char *call, dhs_context *context, const struct dhs_work *work);
 /* Makes `stream` wait for a recorded work; NULL is nothing.  Also when the work
  * ran on a stream of that name: an engine may have destroyed it, and the name may
  * be another stream's by now. */

@@ -35,6 +35,8 @@ struct dhs_geometry {
 	uint32_t page_rows;
 	uint32_t row_bytes; /* all segments of one layer: a layer's part of a host record */
 	uint32_t pages;     /* of the pool */
+	uint32_t pad_pages; /* pads may lie in the first of them: the reserved ones, or, as the engine
+	                       knows which it never lends, all of its own pool */
 	uint32_t max_sessions;
 	uint32_t max_rows;
 	uint32_t max_pages; /* ceil(max_rows / page_rows) */
@@ -95,7 +97,9 @@ struct dhs_world_entry {
 	int32_t index; /* -1: padding */
 	int32_t new_rows;
 	int32_t queries;
-	int32_t miss_first;    /* start of its part of a list of misses */
+	int32_t bound;      /* rows that places are reserved for: nothing is written from here on, even
+	                       if the device kept more rows than settle said */
+	int32_t miss_first; /* start of its part of a list of misses */
 	int32_t staging_first; /* start of its share of a staging buffer */
 };
 
@@ -140,7 +144,7 @@ struct dhs_patch {
 	int32_t drop_from;         /* hot rows from here on are dropped; -1: none */
 	int32_t first_page, pages; /* a range of both page tables is new */
 	int32_t hot_pages;         /* the hot cache lies in these pages; 0: as before */
-	uint32_t data;             /* where its numbers start: pages, host pages, hot pages */
+	uint64_t data;             /* where its numbers start: pages, host pages, hot pages */
 };
 
 /* What a begin sends to the device; in host memory, one a step in flight. */

@@ -96,6 +96,7 @@ DHS_API const char *dhs_last_error(void);
 
 /* The version of the library that runs: compare with DHS_VERSION. */
 DHS_API uint32_t dhs_version(void);
+/* The same in words, such as "0.1.0"; static storage. */
 DHS_API const char *dhs_version_string(void);
 
 /* ---- types --------------------------------------------------------------- */
@@ -370,6 +371,7 @@ DHS_API int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fen
  * that is not committed ends on its stream, as with truncate. */
 DHS_API int dhs_session_destroy(dhs_context *context, dhs_session session);
 
+/* How the session stands; what is settled is counted. */
 DHS_API int dhs_session_get_info(dhs_context *context, dhs_session session,
                                  dhs_session_info *info);
 
@@ -389,8 +391,9 @@ typedef struct dhs_batch_options {
 	uint32_t top_k;           /* most selected rows of a query; no default; to 65,536 */
 	uint32_t staging_rows;    /* 0: the worst case, so that no begin fails for staging */
 	uint32_t staging_buffers; /* 0: 1.  1 to 8: staging slots hold until the n-th next plan */
-	int32_t read_pad;         /* 0: -1.  The slot given for positions outside the history */
-	int32_t write_pad;        /* 0: -1.  The slot given for rows that are not new */
+	int32_t read_pad;         /* 0: -1.  The slot given for positions outside the history, and */
+	int32_t write_pad;        /* 0: -1.  for rows that are not new: below 0, or of a page that is
+	                             never lent (a reserved one; of an engine's pool, its to know) */
 } dhs_batch_options;
 
 /* What dhs_batch_create would take in a context of these options, of which
@@ -418,6 +421,8 @@ typedef struct dhs_batch_view {
 	uint64_t page_stride;
 } dhs_batch_view;
 
+/* The addresses stay for the batch's life; their contents are those of the step that
+ * runs, in stream order. */
 DHS_API int dhs_batch_get_view(dhs_batch *batch, dhs_batch_view *view);
 
 /* ---- step ---------------------------------------------------------------- */
@@ -460,7 +465,7 @@ typedef struct dhs_selection {
 	uint32_t top_k;      /* 0: the batch's */
 	uint32_t reserved;   /* 0 */
 	const int32_t *rows; /* read */
-	int32_t *slots;      /* written; may be rows */
+	int32_t *slots;      /* written; may be rows, else apart from them */
 } dhs_selection;
 
 /* Finds the slot of every selected row of a group and chooses places for those

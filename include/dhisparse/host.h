@@ -35,6 +35,7 @@ DHS_API int dhs_host_destroy(dhs_host *host);
 /* How often work ran before work that was enqueued earlier on another stream. */
 DHS_API int dhs_host_reorderings(dhs_host *host, uint64_t *count);
 
+/* DHS_ERR_HOST_MEMORY without memory for it. */
 DHS_API int dhs_host_stream_create(dhs_host *host, dhs_stream *stream);
 
 /* Runs what is left on the stream, then frees it.  NULL is a no-op. */
@@ -52,8 +53,11 @@ DHS_API int dhs_host_launch(dhs_stream stream, void (*fn)(void *copy), const voi
                             size_t bytes);
 
 /* Between capture_begin and capture_end, work enqueued on `stream` is recorded in a
- * graph instead of run.  Streams do not join while one of them is captured; graphs are
- * destroyed before their device.  A graph may be launched any number of times. */
+ * graph instead of run; the graph may be launched any number of times.  Streams do
+ * not join while one of them is captured.  Graphs are destroyed before their device,
+ * and what a launch enqueued must have run before what it uses, a batch or a context,
+ * is destroyed.  DHS_ERR_ORDER: begin on a stream that is captured, end on one that is
+ * not; DHS_ERR_CAPTURING: launch on one that is; DHS_ERR_HOST_MEMORY. */
 typedef struct dhs_host_graph dhs_host_graph;
 
 DHS_API int dhs_host_capture_begin(dhs_stream stream);

@@ -39,7 +39,8 @@ static int device_open(const dhs_context_options *options, const dhs_allocator *
 	d->allocator = *allocator;
 	d->private = !options->host;
 	d->host = options->host;
-	rc = d->private ? make_private(allocator, &d->host) : dhs_host_check("options", d->host);
+	rc = d->private ? make_private(allocator, &d->host)
+	                : dhs_host_check("dhs_context_create: options", d->host);
 	if (rc) {
 		dhs_memory_free(allocator, DHS_MEMORY_CONTROL, d, sizeof(*d));
 		return rc;
@@ -66,6 +67,11 @@ static void device_close(void *device)
 	if (d->private)
 		dhs_host_destroy(d->host);
 	dhs_memory_free(&allocator, DHS_MEMORY_CONTROL, d, sizeof(*d));
+}
+
+static void device_idle(void *device)
+{
+	dhs_host_idle(((struct device *)device)->host);
 }
 
 static int device_prepare(void *device, const struct dhs_world *world)
@@ -322,6 +328,7 @@ static int enqueue_copy(void *device, const struct dhs_world *world, enum dhs_co
 const struct dhs_backend_ops dhs_backend_host = {
 	.open = device_open,
 	.close = device_close,
+	.idle = device_idle,
 	.prepare = device_prepare,
 	.memory_new = memory_new,
 	.memory_write = memory_write,

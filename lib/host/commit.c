@@ -20,9 +20,12 @@ static void mirror(const struct dhs_world *world, uint32_t index, uint32_t from,
 	}
 }
 
-static int32_t clip(int32_t kept, int32_t most)
+/* Never past the new rows, nor past what places are reserved for. */
+static int32_t clip(const struct dhs_world_entry *e, int32_t length, int32_t kept)
 {
-	return kept < 0 ? 0 : kept > most ? most : kept;
+	kept = kept > e->new_rows ? e->new_rows : kept;
+	kept = kept > e->bound - length ? e->bound - length : kept;
+	return kept < 0 ? 0 : kept;
 }
 
 static void commit_entry(const struct dhs_world *world, struct dhs_batch_state *batch,
@@ -78,10 +81,10 @@ void dhs_host_commit(const struct dhs_world *world, struct dhs_batch_state *batc
 		batch->counts.order_errors++;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		const struct dhs_world_entry *e = &batch->entry[i];
-		int32_t n = i >= sessions ? 0 : kept ? clip(kept[i], e->new_rows) : e->new_rows;
+		int32_t n = i >= sessions ? 0 : kept ? kept[i] : e->new_rows;
 
 		if (e->index >= 0)
-			commit_entry(world, batch, e, n, result, i);
+			commit_entry(world, batch, e, clip(e, world->tables.length[e->index], n), result, i);
 	}
 	*result->committed = 1;
 	tell(world, batch, batch->in_flight);

@@ -332,6 +332,14 @@ void dhs_host_release(dhs_host *host)
 	pthread_mutex_unlock(&host->lock);
 }
 
+void dhs_host_idle(dhs_host *host)
+{
+	pthread_mutex_lock(&host->lock);
+	while (run_one(host))
+		;
+	pthread_mutex_unlock(&host->lock);
+}
+
 int dhs_host_stream_check(dhs_host *host, dhs_stream stream, int *capturing)
 {
 	struct stream *wanted = stream_of(host, stream), *s;
@@ -435,8 +443,10 @@ static int read_options(const dhs_host_options *options, dhs_host_options *o,
 		rc = dhs_options_read("dhs_host_create", "options->allocator", o->allocator, allocator,
 		                      sizeof(*allocator), sizeof(*allocator));
 	if (rc == DHS_OK && (!allocator->alloc || !allocator->free || allocator->flags))
-		rc = dhs_fail(DHS_ERR_ARGUMENT,
-		              "dhs_host_create: options->allocator lacks alloc or free, or has flags");
+		rc = dhs_fail(DHS_ERR_ARGUMENT, "dhs_host_create: options->allocator->%s",
+		              !allocator->alloc  ? "alloc is NULL"
+		              : !allocator->free ? "free is NULL"
+		                                 : "flags is not 0; no flag is known");
 	return rc;
 }
 

@@ -20,6 +20,9 @@ void dhs_host_enqueue(dhs_host *host, dhs_stream stream, void (*fn)(void *copy),
 /* DHS_OK for a live device. */
 int dhs_host_check(const char *what, const dhs_host *host);
 
+/* Runs all that can run. */
+void dhs_host_idle(dhs_host *host);
+
 /* Contexts hold a device; destroying it meanwhile is told. */
 void dhs_host_hold(dhs_host *host);
 void dhs_host_release(dhs_host *host);

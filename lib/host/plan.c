@@ -169,6 +169,7 @@ static void plan_entry(struct planned *p, const struct dhs_world_entry *e, uint3
 
 	p->page = p->world->tables.page + (size_t)e->index * g->max_pages;
 	p->rows = (uint32_t)(p->world->tables.length[e->index] + e->new_rows);
+	p->rows = p->rows < (uint32_t)e->bound ? p->rows : (uint32_t)e->bound;
 	p->low = UINT32_MAX;
 	p->high = 0;
 	p->misses = 0;

@@ -25,8 +25,9 @@ void dhs_host_slots(const struct dhs_world *world, struct dhs_batch_state *batch
 	for (uint32_t e = 0; e < sessions; e++)
 		for (uint32_t i = 0; i < rows; i++, out++) {
 			const struct dhs_world_entry *entry = &batch->entry[e];
-			int given =
-				open && e < batch->count && entry->index >= 0 && i < (uint32_t)entry->new_rows;
+			int given = open && e < batch->count && entry->index >= 0 &&
+			            i < (uint32_t)entry->new_rows &&
+			            world->tables.length[entry->index] + (int32_t)i < entry->bound;
 
 			*out = given ? new_row_slot(world, entry, i) : batch->write_pad;
 		}
