@@ -70,4 +70,8 @@ struct dhs_backend_ops {
 
 extern const struct dhs_backend_ops dhs_backend_host;
 
+/* Only in a build with CUDA; _here tells whether there is a GPU. */
+extern const struct dhs_backend_ops dhs_backend_cuda;
+int dhs_backend_cuda_here(void);
+
 #endif

@@ -35,16 +35,20 @@ static int check_choices(const char *call, dhs_context_options *o)
 {
 	int rc;
 
-	if (o->flags & ~(uint32_t)DHS_CONTEXT_TAIL_ROWS)
+	if (o->flags & ~(uint32_t)(DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE))
 		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->flags is %#x; known flags are %#x", call,
-		                o->flags, DHS_CONTEXT_TAIL_ROWS);
-	if (o->backend == DHS_BACKEND_AUTO)
-		o->backend = DHS_BACKEND_HOST;
+		                o->flags, DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE);
+	if (o->reserved || (o->device && !(o->flags & DHS_CONTEXT_DEVICE)))
+		return dhs_fail(
+			DHS_ERR_ARGUMENT,
+			"%s: options->device is %d and reserved %u; without DHS_CONTEXT_DEVICE both "
+			"must be 0",
+			call, o->device, o->reserved);
 	if (o->policy == DHS_POLICY_DEFAULT)
 		o->policy = DHS_POLICY_ADAPTIVE;
 	if (o->backup == DHS_BACKUP_DEFAULT)
 		o->backup = DHS_BACKUP_EAGER;
-	rc = dhs_options_check_range(call, "backend", o->backend, DHS_BACKEND_HOST, DHS_BACKEND_HOST);
+	rc = dhs_options_check_range(call, "backend", o->backend, DHS_BACKEND_AUTO, DHS_BACKEND_CUDA);
 	if (rc == DHS_OK)
 		rc = dhs_options_check_range(call, "policy", o->policy, DHS_POLICY_ADAPTIVE,
 		                             DHS_POLICY_FULL);
@@ -322,7 +326,7 @@ static int check_machine(const char *call, const struct setup *u)
 {
 	uint64_t bytes = u->pool_bytes + u->tier.bytes, have;
 
-	if (u->o.allocator || bytes < CHECKED_BYTES)
+	if (u->o.allocator || bytes < CHECKED_BYTES || u->o.backend != DHS_BACKEND_HOST)
 		return DHS_OK;
 	have = dhs_machine_memory();
 	if (have && bytes > have)
@@ -439,11 +443,49 @@ static int tables(dhs_context *context, const struct setup *u)
 	return tables_init(context);
 }
 
+#ifdef HAVE_CUDA
+
+static const struct dhs_backend_ops *backend_ops(uint32_t backend)
+{
+	return backend == DHS_BACKEND_CUDA ? &dhs_backend_cuda : &dhs_backend_host;
+}
+
+/* What auto means here and now. */
+static uint32_t best_backend(const dhs_context_options *o)
+{
+	return !o->host && dhs_backend_cuda_here() ? DHS_BACKEND_CUDA : DHS_BACKEND_HOST;
+}
+
+#else
+
+static const struct dhs_backend_ops *backend_ops(uint32_t backend)
+{
+	return backend == DHS_BACKEND_HOST ? &dhs_backend_host : NULL;
+}
+
+static uint32_t best_backend(const dhs_context_options *o)
+{
+	(void)o;
+	return DHS_BACKEND_HOST;
+}
+
+#endif
+
+static int choose_backend(const char *call, dhs_context_options *o)
+{
+	if (o->backend == DHS_BACKEND_AUTO)
+		o->backend = best_backend(o);
+	if (!backend_ops(o->backend))
+		return dhs_fail(DHS_ERR_UNSUPPORTED,
+		                "%s: options->backend is cuda; this library was built without it", call);
+	return DHS_OK;
+}
+
 static void fill_context(dhs_context *context, const struct setup *u, uint32_t tag)
 {
 	context->magic = DHS_CONTEXT_MAGIC;
 	context->tag = tag;
-	context->ops = &dhs_backend_host;
+	context->ops = backend_ops(u->o.backend);
 	context->allocator = u->allocator;
 	context->log = u->o.log;
 	context->log_arg = u->o.log_arg;
@@ -515,6 +557,8 @@ int dhs_context_create(const dhs_context_options *options, dhs_context **context
 
 	if (rc == DHS_OK)
 		rc = dhs_options_check_pointer("dhs_context_create", "context", context, sizeof(*context));
+	if (rc == DHS_OK)
+		rc = choose_backend("dhs_context_create", &u.o);
 	if (rc == DHS_OK)
 		rc = check_machine("dhs_context_create", &u);
 	if (rc)

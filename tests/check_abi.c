@@ -71,7 +71,7 @@ END_TEST
 START_TEST(test_context_structs)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_context_options, 104),
+		SIZE(dhs_context_options, 112),
 		AT(dhs_context_options, size, 0),
 		AT(dhs_context_options, flags, 4),
 		AT(dhs_context_options, backend, 8),
@@ -91,6 +91,8 @@ START_TEST(test_context_structs)
 		AT(dhs_context_options, allocator, 80),
 		AT(dhs_context_options, log, 88),
 		AT(dhs_context_options, log_arg, 96),
+		AT(dhs_context_options, device, 104),
+		AT(dhs_context_options, reserved, 108),
 		SIZE(dhs_required, 64),
 		AT(dhs_required, size, 0),
 		AT(dhs_required, flags, 4),
@@ -244,6 +246,8 @@ START_TEST(test_values)
 		VALUE(DHS_BACKUP_EAGER, 1),
 		VALUE(DHS_BACKUP_RECLAIM, 2),
 		VALUE(DHS_CONTEXT_TAIL_ROWS, 1),
+		VALUE(DHS_CONTEXT_DEVICE, 2),
+		VALUE(DHS_BACKEND_CUDA, 2),
 		VALUE(DHS_BATCH_READ_PAD, 1),
 		VALUE(DHS_BATCH_WRITE_PAD, 2),
 		VALUE(DHS_BATCH_STAGING_ROWS, 4),

@@ -102,6 +102,7 @@ static void alloc_open(struct alloc *a, uint32_t which, uint64_t seed, bool on)
 {
 	struct rig *rig = &a->rig;
 	dhs_host_options host = DHS_INIT(dhs_host_options);
+	dhs_host *made = NULL;
 
 	memset(a, 0, sizeof(*a));
 	injected = tolerated = 0;
@@ -113,7 +114,9 @@ static void alloc_open(struct alloc *a, uint32_t which, uint64_t seed, bool on)
 	rig->options.backup = DHS_BACKUP_RECLAIM;
 	host.seed = seed;
 	host.allocator = &rig->host_memory.allocator;
-	TRY_ALL(a, dhs_host_create(&host, &rig->host));
+	TRY_ALL(a, dhs_host_create(&host, &made));
+	device_of_host(&rig->device, made);
+	rig->host = made;
 	TRY_ALL(a, dhs_host_stream_create(rig->host, &rig->stream));
 	TRY_ALL(a, dhs_host_stream_create(rig->host, &rig->side));
 	rig->options.host = rig->host;

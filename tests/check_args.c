@@ -33,7 +33,9 @@ struct spoiled {
 SPOIL(size_0, r->options.size = 0)
 SPOIL(size_4, r->options.size = 4)
 SPOIL(size_small, r->options.size -= 8)
-SPOIL(flags, r->options.flags = 2)
+SPOIL(flags, r->options.flags = 4)
+SPOIL(device, r->options.device = 1)
+SPOIL(reserved, r->options.reserved = 1)
 SPOIL(flags_high, r->options.flags = 0x80000001)
 SPOIL(backend, r->options.backend = 77)
 SPOIL(policy, r->options.policy = 4)
@@ -89,6 +91,8 @@ static const struct spoiled spoiled_options[] = {
 	BAD(size_4, DHS_ERR_ARGUMENT, "size", NULL),
 	BAD(size_small, DHS_ERR_ARGUMENT, "size", "104"),
 	BAD(flags, DHS_ERR_ARGUMENT, "flags", NULL),
+	BAD(device, DHS_ERR_ARGUMENT, "device", "DHS_CONTEXT_DEVICE"),
+	BAD(reserved, DHS_ERR_ARGUMENT, "reserved", NULL),
 	BAD(flags_high, DHS_ERR_ARGUMENT, "flags", NULL),
 	BAD(backend, ANY_ERROR, "backend", NULL),
 	BAD(policy, DHS_ERR_ARGUMENT, "policy", NULL),

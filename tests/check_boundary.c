@@ -499,6 +499,7 @@ START_TEST(test_order_and_duplicates)
 		turn_begin(&turn);
 		turn_resolve(&turn, 0, rows);
 		turn_end(&turn);
+		rig_sync(&r.rig);
 		memcpy(slots, turn.slots[0], sizeof(slots));
 		for (uint32_t i = 0; i < 48; i++)
 			for (uint32_t j = 0; j < 48; j++)
@@ -796,7 +797,7 @@ static void launch_table(struct turn *turn, uint32_t entry, uint32_t added)
 	job.length = (uint32_t)turn->entry[entry].length;
 	job.added = added;
 	memcpy(job.stamps, turn->entry[entry].history->stamp, sizeof(job.stamps));
-	ck_good(dhs_host_launch(turn->stream, table_kernel, &job, sizeof(job)));
+	rig_launch(turn->rig, turn->stream, table_kernel, &job, sizeof(job));
 }
 
 /* Kernels of step t read t's tables although the host has begun t + 1. */

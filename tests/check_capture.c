@@ -27,7 +27,7 @@ struct replay {
 	struct table table;
 	struct history history[8];
 	struct board *board;
-	dhs_host_graph *graph;
+	struct device_graph *graph;
 	struct dice dice;
 };
 
@@ -75,17 +75,17 @@ static void enqueue_step(struct replay *r, dhs_stream stream)
 	dhs_selection selection = DHS_INIT(dhs_selection);
 
 	ck_good(dhs_step_slots(batch, 0, NEW, board->new_slots, stream));
-	ck_good(dhs_host_launch(stream, write_new_kernel, &board, sizeof(board)));
+	rig_launch(&r->rig, stream, write_new_kernel, &board, sizeof(board));
 	selection.rows = board->rows[0];
 	selection.slots = board->slots[0];
 	ck_good(dhs_step_resolve(batch, 0, &selection, stream));
-	ck_good(dhs_host_launch(stream, check_0_kernel, &board, sizeof(board)));
+	rig_launch(&r->rig, stream, check_0_kernel, &board, sizeof(board));
 	selection.rows = board->rows[1];
 	selection.slots = board->slots[1];
 	ck_good(dhs_step_plan(batch, 1, &selection, stream));
 	ck_good(dhs_step_fetch(batch, 1, 0, 1, stream));
 	ck_good(dhs_step_fetch(batch, 1, 1, 0, stream));
-	ck_good(dhs_host_launch(stream, check_1_kernel, &board, sizeof(board)));
+	rig_launch(&r->rig, stream, check_1_kernel, &board, sizeof(board));
 	ck_good(dhs_step_commit(batch, 0, board->kept, stream));
 }
 
@@ -106,9 +106,9 @@ static void replay_open(struct replay *r, uint64_t seed, uint32_t policy)
 	r->board = rig_keep(&r->rig, sizeof(struct board));
 	r->board->rig = &r->rig;
 	r->dice.state = seed;
-	ck_good(dhs_host_capture_begin(r->rig.stream));
+	ck_good(device_capture_begin(&r->rig.device, r->rig.stream));
 	enqueue_step(r, r->rig.stream);
-	ck_good(dhs_host_capture_end(r->rig.stream, &r->graph));
+	ck_good(device_capture_end(&r->rig.device, r->rig.stream, &r->graph));
 }
 
 static void replay_close(struct replay *r)
@@ -118,7 +118,7 @@ static void replay_close(struct replay *r)
 	rig_sync(&r->rig);
 	ck_good(dhs_context_wait(r->rig.context));
 	ck_assert_uint_eq(rig_stats(&r->rig).order_errors, 0);
-	ck_good(dhs_host_graph_destroy(r->graph));
+	ck_good(device_graph_destroy(&r->rig.device, r->graph));
 	table_close(&r->table);
 	rig_close(&r->rig);
 }
@@ -195,8 +195,8 @@ static void replay_step(struct replay *r, struct turn *turn, uint32_t count)
 	fill_board(next, turn, 0, &r->dice);
 	fill_board(next, turn, 1, &r->dice);
 	fill_news(next, turn);
-	launch_copy(r->rig.stream, r->board, next, sizeof(*next));
-	ck_good(dhs_host_graph_launch(r->graph, r->rig.stream));
+	launch_copy(&r->rig, r->rig.stream, r->board, next, sizeof(*next));
+	ck_good(device_graph_launch(&r->rig.device, r->graph, r->rig.stream));
 	keep_rows(turn);
 }
 
@@ -268,7 +268,8 @@ START_TEST(test_replay_without_step)
 
 	replay_open(&r, (uint64_t)_i, DHS_POLICY_FIXED);
 	before = rig_info(&r.rig, r.history[3].id);
-	ck_good(dhs_host_graph_launch(r.graph, r.rig.stream)); /* the board wants all pads */
+	ck_good(
+		device_graph_launch(&r.rig.device, r.graph, r.rig.stream)); /* the board wants all pads */
 	rig_sync(&r.rig);
 	for (uint32_t i = 0; i < ENTRIES; i++)
 		ck_assert_int_eq(r.board->slots[0][i], -1);
@@ -282,7 +283,7 @@ START_TEST(test_replay_without_step)
 		history_verify(&r.table, &r.history[i]);
 	rig_sync(&r.rig);
 	ck_good(dhs_context_wait(r.rig.context));
-	ck_good(dhs_host_graph_destroy(r.graph));
+	ck_good(device_graph_destroy(&r.rig.device, r.graph));
 	table_close(&r.table);
 	rig_close(&r.rig);
 }
@@ -293,20 +294,20 @@ START_TEST(test_capture_in_a_step)
 {
 	struct replay r;
 	struct turn turn;
-	dhs_host_graph *graph = NULL;
+	struct device_graph *graph = NULL;
 
 	replay_open(&r, (uint64_t)_i, DHS_POLICY_FIXED);
 	turn_open(&turn, &r.table);
 	for (uint32_t e = 0; e < 3; e++)
 		turn_add(&turn, &r.history[e], 1, 1, 1);
 	turn_begin(&turn);
-	ck_good(dhs_host_capture_begin(r.rig.side));
+	ck_good(device_capture_begin(&r.rig.device, r.rig.side));
 	enqueue_step(&r, r.rig.side);
-	ck_good(dhs_host_capture_end(r.rig.side, &graph));
+	ck_good(device_capture_end(&r.rig.device, r.rig.side, &graph));
 	turn_write(&turn);
 	turn_resolve_all(&turn, turn_wild(&turn, &r.dice));
 	turn_end(&turn);
-	ck_good(dhs_host_graph_destroy(graph));
+	ck_good(device_graph_destroy(&r.rig.device, graph));
 	replay_close(&r);
 }
 END_TEST
@@ -353,6 +354,8 @@ static void check_capturing(struct capturing *c)
 	ck_assert_uint_eq(step, 99);
 	not_captured(c, dhs_step_end(context, c->turn.step, kept, 1));
 	not_captured(c, dhs_fence_wait(context, c->fence, stream));
+	if (!rig_on_host(&c->rig))
+		return;
 	not_captured(c, dhs_host_stream_sync(stream));
 	ck_code(dhs_host_capture_begin(stream), DHS_ERR_ORDER);
 }
@@ -361,7 +364,7 @@ START_TEST(test_not_captured)
 {
 	struct capturing c;
 	struct table table;
-	dhs_host_graph *graph = NULL;
+	struct device_graph *graph = NULL;
 	int32_t slots[4];
 
 	rig_default(&c.rig);
@@ -378,16 +381,16 @@ START_TEST(test_not_captured)
 	turn_add(&c.turn, &c.history, 1, 1, 1);
 	turn_begin(&c.turn);
 	turn_write(&c.turn);
-	ck_good(dhs_host_capture_begin(c.rig.stream));
+	ck_good(device_capture_begin(&c.rig.device, c.rig.stream));
 	check_capturing(&c);
-	ck_good(dhs_host_capture_end(c.rig.stream, &graph));
-	ck_good(dhs_host_graph_destroy(graph));
+	ck_good(device_capture_end(&c.rig.device, c.rig.stream, &graph));
+	ck_good(device_graph_destroy(&c.rig.device, graph));
 	/* A commit of prefill, too. */
 	ck_good(dhs_session_extend(c.rig.context, c.other.id, 4, c.rig.stream, slots));
-	ck_good(dhs_host_capture_begin(c.rig.stream));
+	ck_good(device_capture_begin(&c.rig.device, c.rig.stream));
 	not_captured(&c, dhs_session_commit(c.rig.context, c.other.id, 4, c.rig.stream));
-	ck_good(dhs_host_capture_end(c.rig.stream, &graph));
-	ck_good(dhs_host_graph_destroy(graph));
+	ck_good(device_capture_end(&c.rig.device, c.rig.stream, &graph));
+	ck_good(device_graph_destroy(&c.rig.device, graph));
 	ck_good(dhs_session_truncate(c.rig.context, c.other.id, 60));
 	turn_end(&c.turn);
 	history_verify(&table, &c.history);
@@ -402,7 +405,7 @@ END_TEST
 START_TEST(test_lend_not_captured)
 {
 	struct rig rig;
-	dhs_host_graph *graph = NULL;
+	struct device_graph *graph = NULL;
 	int32_t page[1];
 	dhs_fence fence[1];
 	size_t taken = 0;
@@ -411,11 +414,11 @@ START_TEST(test_lend_not_captured)
 	rig.engine_pool = true;
 	rig_open(&rig);
 	ck_good(dhs_take_pages(rig.context, 1, page, fence, &taken));
-	ck_good(dhs_host_capture_begin(rig.stream));
+	ck_good(device_capture_begin(&rig.device, rig.stream));
 	ck_code(dhs_lend_pages(rig.context, page, 1, rig.stream), DHS_ERR_CAPTURING);
-	ck_good(dhs_host_capture_end(rig.stream, &graph));
+	ck_good(device_capture_end(&rig.device, rig.stream, &graph));
 	ck_good(dhs_lend_pages(rig.context, page, 1, rig.stream));
-	ck_good(dhs_host_graph_destroy(graph));
+	ck_good(device_graph_destroy(&rig.device, graph));
 	rig_works(&rig);
 	rig_close(&rig);
 }
@@ -428,7 +431,7 @@ START_TEST(test_beside_a_capture)
 	struct history history;
 	struct table table;
 	struct turn turn;
-	dhs_host_graph *graph = NULL;
+	struct device_graph *graph = NULL;
 	dhs_session other = 0;
 
 	rig_default(&rig);
@@ -437,7 +440,7 @@ START_TEST(test_beside_a_capture)
 	history_open(&rig, &history);
 	history_prefill(&rig, &history, 60);
 	table_open(&rig, &table, 1, 1, 8);
-	ck_good(dhs_host_capture_begin(rig.side));
+	ck_good(device_capture_begin(&rig.device, rig.side));
 	turn_open(&turn, &table);
 	turn_add(&turn, &history, 2, 1, 1);
 	turn_begin(&turn);
@@ -448,8 +451,8 @@ START_TEST(test_beside_a_capture)
 	ck_good(dhs_session_destroy(rig.context, other));
 	history_verify(&table, &history);
 	ck_good(dhs_context_wait(rig.context));
-	ck_good(dhs_host_capture_end(rig.side, &graph));
-	ck_good(dhs_host_graph_destroy(graph));
+	ck_good(device_capture_end(&rig.device, rig.side, &graph));
+	ck_good(device_graph_destroy(&rig.device, graph));
 	table_close(&table);
 	rig_close(&rig);
 }

@@ -16,7 +16,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/check_decode.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
 
-plan=32
+plan=37
 test=0
 echo "1..$plan"
 
@@ -31,11 +31,17 @@ ok() {
 	fi
 }
 
-# decode OUT OPTION...: runs the decoder, standard output to OUT.
+skip() {
+	test=$((test + 1))
+	echo "ok $test - $1 # SKIP $2"
+}
+
+# decode OUT OPTION...: runs the decoder, on the host backend if no option says otherwise,
+# standard output to OUT.
 decode() {
 	out=$work/$1
 	shift
-	"$DECODE" --model "$DATA/model.dsat" --prompt "$DATA/prompt.txt" "$@" \
+	"$DECODE" --model "$DATA/model.dsat" --prompt "$DATA/prompt.txt" --backend host "$@" \
 		>"$out" 2>"$work/err"
 }
 
@@ -130,12 +136,56 @@ decode warm --json --policy fixed --hot-rows 64 --prompt-rows 600 --tokens 60 \
 same warm_full warm
 ok $? "the same text when it is sampled"
 
+# The same on a GPU.
+decode cuda --backend cuda --json --prompt-rows 100 --tokens 1
+status=$?
+gpu=cuda why=
+if [ $status -eq 3 ] && grep -q 'backend is cuda; th' "$work/err"; then
+	gpu=host why=$(sed 's/.*backend is cuda; //' "$work/err")
+	status=0
+fi
+ok $status "--backend cuda runs, or says that there is no GPU or no such build"
+decode auto --backend auto --json --prompt-rows 100 --tokens 1
+grep -q "\"backend\":\"$gpu\"" "$work/auto"
+ok $? "auto is $gpu here"
+
+# Stops at the first that fails.
+checked_cuda() {
+	for options in "--policy full" "--policy fixed --hot-rows 256" \
+		"--policy adaptive --hot-rows 256 --device-rows 2000" \
+		"--policy fixed --hot-rows 256 --tail-rows 0 --page-rows 7 --step-rows 1" \
+		"--policy fixed --hot-rows 100" "--policy fixed --hot-rows 300 --step-rows 16" \
+		"--policy adaptive --sessions 3 --hot-rows 256 --device-rows 2600 --step-rows 1"; do
+		# shellcheck disable=SC2086 # several options
+		decode out --backend cuda --check --prompt-rows 1200 --tokens 40 $options || {
+			echo "with $options" >>"$work/err"
+			return 1
+		}
+	done
+}
+# What the run did, without where and how fast.
+counts() {
+	sed 's/"backend":"[a-z]*",//; s/"tokens_per_s":.*//' "$work/$1"
+}
+if [ $gpu = cuda ]; then
+	checked_cuda
+	ok $? "--check on cuda"
+	decode fixed_cuda --backend cuda --json --policy fixed --prompt-rows 8000 --tokens 300 \
+		--hot-rows 256 --tail-rows 64 && same full fixed_cuda &&
+		[ "$(counts fixed)" = "$(counts fixed_cuda)" ]
+	ok $? "8,000 rows on cuda, fixed: the same text, and the counts of the host backend"
+else
+	skip "--check on cuda" "$why"
+	skip "8,000 rows on cuda" "$why"
+fi
+
 # What is wrong is said, and nothing is printed.
 head -c 100000 "$DATA/model.dsat" >"$work/short.dsat"
 : >"$work/empty"
 fails 2 "not a number from" --tokens x
 fails 2 "no 'half'" --policy half
 fails 2 "unrecognized option" --bogus
+fails 2 "--host-seed is of the host backend" --backend cuda --host-seed 1
 fails 2 "No such file" --prompt "$work/none"
 fails 2 "an empty prompt" --prompt "$work/empty"
 fails 2 "not a model" --model "$DATA/draft.dsat"

@@ -7,7 +7,7 @@
 #define STREAMS 4
 #define LOG 4096
 
-struct device {
+struct bare {
 	struct memory memory;
 	dhs_host *host;
 	dhs_stream stream[STREAMS];
@@ -19,7 +19,7 @@ struct device {
 	uint32_t knows[STREAMS][STREAMS]; /* marks that a stream's next work comes after */
 };
 
-static void device_open(struct device *device, uint64_t seed)
+static void bare_open(struct bare *device, uint64_t seed)
 {
 	dhs_host_options options = DHS_INIT(dhs_host_options);
 
@@ -32,13 +32,13 @@ static void device_open(struct device *device, uint64_t seed)
 		ck_good(dhs_host_stream_create(device->host, &device->stream[i]));
 }
 
-static void device_sync(struct device *device)
+static void bare_sync(struct bare *device)
 {
 	for (uint32_t i = 0; i < STREAMS; i++)
 		ck_good(dhs_host_stream_sync(device->stream[i]));
 }
 
-static void device_close(struct device *device)
+static void bare_close(struct bare *device)
 {
 	for (uint32_t i = 0; i < STREAMS; i++)
 		ck_good(dhs_host_stream_destroy(device->stream[i]));
@@ -48,7 +48,7 @@ static void device_close(struct device *device)
 }
 
 struct mark {
-	struct device *device;
+	struct bare *device;
 	uint32_t stream, number;
 	uint32_t after[STREAMS];
 };
@@ -56,7 +56,7 @@ struct mark {
 static void mark_kernel(void *copy)
 {
 	struct mark *mark = copy;
-	struct device *device = mark->device;
+	struct bare *device = mark->device;
 	uint32_t at = atomic_fetch_add(&device->logged, 1);
 
 	if (at < LOG)
@@ -67,7 +67,7 @@ static void mark_kernel(void *copy)
 	device->done[mark->stream] = mark->number;
 }
 
-static void device_mark(struct device *device, uint32_t stream)
+static void bare_mark(struct bare *device, uint32_t stream)
 {
 	struct mark mark = { .device = device, .stream = stream };
 
@@ -78,7 +78,7 @@ static void device_mark(struct device *device, uint32_t stream)
 	memset(&mark, 0xee, sizeof(mark));
 }
 
-static void device_join(struct device *device, uint32_t stream, uint32_t other)
+static void bare_join(struct bare *device, uint32_t stream, uint32_t other)
 {
 	ck_good(dhs_host_stream_join(device->stream[stream], device->stream[other]));
 	for (uint32_t i = 0; i < STREAMS; i++)
@@ -86,19 +86,19 @@ static void device_join(struct device *device, uint32_t stream, uint32_t other)
 			device->knows[stream][i] = device->knows[other][i];
 }
 
-static void check_all_ran(const struct device *device)
+static void check_all_ran(const struct bare *device)
 {
 	ck_assert_uint_eq(device->early, 0);
 	for (uint32_t i = 0; i < STREAMS; i++)
 		ck_assert_uint_eq(device->done[i], device->marks[i]);
 }
 
-static void play_marks(struct device *device, struct dice *dice, uint32_t count, bool join)
+static void play_marks(struct bare *device, struct dice *dice, uint32_t count, bool join)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		device_mark(device, dice_below(dice, STREAMS));
+		bare_mark(device, dice_below(dice, STREAMS));
 		if (join && dice_below(dice, 3) == 0)
-			device_join(device, dice_below(dice, STREAMS), dice_below(dice, STREAMS));
+			bare_join(device, dice_below(dice, STREAMS), dice_below(dice, STREAMS));
 		if (dice_below(dice, 50) == 0)
 			ck_good(dhs_host_stream_sync(device->stream[dice_below(dice, STREAMS)]));
 	}
@@ -106,40 +106,40 @@ static void play_marks(struct device *device, struct dice *dice, uint32_t count,
 
 START_TEST(test_order)
 {
-	struct device device;
+	struct bare device;
 	struct dice dice = { (uint64_t)_i };
 	uint64_t reorderings = 99;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	play_marks(&device, &dice, 2000, true);
-	device_sync(&device);
+	bare_sync(&device);
 	check_all_ran(&device);
 	ck_good(dhs_host_reorderings(device.host, &reorderings));
 	if (_i == 0)
 		ck_assert_uint_eq(reorderings, 0);
 	else
 		ck_assert_uint_gt(reorderings, 10);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
 START_TEST(test_chain_of_joins)
 {
-	struct device device;
+	struct bare device;
 	uint64_t reorderings = 99;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	for (uint32_t i = 0; i < 200; i++) {
-		device_mark(&device, i % STREAMS);
-		device_join(&device, (i + 1) % STREAMS, i % STREAMS);
+		bare_mark(&device, i % STREAMS);
+		bare_join(&device, (i + 1) % STREAMS, i % STREAMS);
 	}
-	device_sync(&device);
+	bare_sync(&device);
 	check_all_ran(&device);
 	for (uint32_t i = 0; i < 200; i++)
 		ck_assert_uint_eq(device.log[i], (i % STREAMS) << 24 | (i / STREAMS + 1));
 	ck_good(dhs_host_reorderings(device.host, &reorderings));
 	ck_assert_uint_eq(reorderings, 0);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -148,19 +148,19 @@ START_TEST(test_join_is_a_point)
 	uint32_t before = 0;
 
 	for (uint64_t seed = 1; seed <= 40; seed++) {
-		struct device device;
+		struct bare device;
 
-		device_open(&device, seed);
-		device_mark(&device, 0);
-		device_join(&device, 1, 0);
+		bare_open(&device, seed);
+		bare_mark(&device, 0);
+		bare_join(&device, 1, 0);
 		for (uint32_t i = 0; i < 20; i++)
-			device_mark(&device, 0);
-		device_mark(&device, 1);
-		device_sync(&device);
+			bare_mark(&device, 0);
+		bare_mark(&device, 1);
+		bare_sync(&device);
 		check_all_ran(&device);
 		for (uint32_t i = 0; i + 1 < 22; i++)
 			before += device.log[i] >> 24 == 1;
-		device_close(&device);
+		bare_close(&device);
 	}
 	/* What came after the join on the other stream is not waited for. */
 	ck_assert_uint_gt(before, 0);
@@ -169,30 +169,30 @@ END_TEST
 
 START_TEST(test_join_itself)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, 5);
-	device_mark(&device, 0);
-	device_join(&device, 0, 0);
-	device_mark(&device, 0);
-	device_join(&device, 1, 2); /* nothing on it */
-	device_mark(&device, 1);
-	device_sync(&device);
+	bare_open(&device, 5);
+	bare_mark(&device, 0);
+	bare_join(&device, 0, 0);
+	bare_mark(&device, 0);
+	bare_join(&device, 1, 2); /* nothing on it */
+	bare_mark(&device, 1);
+	bare_sync(&device);
 	check_all_ran(&device);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
 START_TEST(test_seed_zero_at_once)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, 0);
+	bare_open(&device, 0);
 	for (uint32_t i = 0; i < 100; i++) {
-		device_mark(&device, i % STREAMS);
+		bare_mark(&device, i % STREAMS);
 		ck_assert_uint_eq(device.done[i % STREAMS], device.marks[i % STREAMS]);
 	}
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -201,16 +201,16 @@ START_TEST(test_other_seeds_late)
 	uint32_t late = 0;
 
 	for (uint64_t seed = 1; seed <= 40; seed++) {
-		struct device device;
+		struct bare device;
 
-		device_open(&device, seed);
+		bare_open(&device, seed);
 		for (uint32_t i = 0; i < 20; i++) {
-			device_mark(&device, 0);
+			bare_mark(&device, 0);
 			late += device.done[0] < device.marks[0];
 		}
-		device_sync(&device);
+		bare_sync(&device);
 		check_all_ran(&device);
-		device_close(&device);
+		bare_close(&device);
 	}
 	ck_assert_uint_gt(late, 40);
 }
@@ -218,14 +218,14 @@ END_TEST
 
 static void log_of(uint64_t seed, uint32_t *log)
 {
-	struct device device;
+	struct bare device;
 	struct dice dice = { 77 };
 
-	device_open(&device, seed);
+	bare_open(&device, seed);
 	play_marks(&device, &dice, 1000, true);
-	device_sync(&device);
+	bare_sync(&device);
 	memcpy(log, device.log, sizeof(device.log));
-	device_close(&device);
+	bare_close(&device);
 }
 
 START_TEST(test_same_seed_same_order)
@@ -242,16 +242,16 @@ END_TEST
 
 START_TEST(test_sync_one_stream)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, 3);
+	bare_open(&device, 3);
 	for (uint32_t i = 0; i < 100; i++)
-		device_mark(&device, i % STREAMS);
+		bare_mark(&device, i % STREAMS);
 	ck_good(dhs_host_stream_sync(device.stream[2]));
 	ck_assert_uint_eq(device.done[2], 25);
-	device_sync(&device);
+	bare_sync(&device);
 	check_all_ran(&device);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -275,9 +275,9 @@ static void nothing_kernel(void *copy)
 
 START_TEST(test_launch_copies)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	summed = 0;
 	for (uint64_t i = 1; i <= 100; i++) {
 		uint64_t number = i;
@@ -286,12 +286,12 @@ START_TEST(test_launch_copies)
 		number = UINT64_MAX / 2;
 		ck_assert_uint_ne(number, i);
 	}
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 5050);
 	ck_good(dhs_host_launch(device.stream[0], nothing_kernel, NULL, 0));
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 5051);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -313,18 +313,18 @@ static void block_kernel(void *copy)
 START_TEST(test_launch_large)
 {
 	static struct block block;
-	struct device device;
+	struct bare device;
 
-	device_open(&device, 9);
+	bare_open(&device, 9);
 	summed = 0;
 	for (uint32_t i = 0; i < sizeof(block.byte); i++)
 		block.byte[i] = (unsigned char)(i * 7);
 	for (uint32_t i = 0; i < 10; i++)
 		ck_good(dhs_host_launch(device.stream[i % STREAMS], block_kernel, &block, sizeof(block)));
 	memset(&block, 0, sizeof(block));
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 10);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -344,33 +344,33 @@ static dhs_host_graph *graph_of(dhs_stream stream, uint64_t first, uint64_t last
 
 START_TEST(test_capture_records)
 {
-	struct device device;
+	struct bare device;
 	dhs_host_graph *graph;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	summed = 0;
 	graph = graph_of(device.stream[0], 1, 10);
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 0);
 	ck_good(dhs_host_graph_launch(graph, device.stream[0]));
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 55);
 	for (uint32_t i = 0; i < 99; i++)
 		ck_good(dhs_host_graph_launch(graph, device.stream[i % STREAMS]));
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 5500);
 	ck_good(dhs_host_graph_destroy(graph));
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
 START_TEST(test_capture_other_stream_runs)
 {
-	struct device device;
+	struct bare device;
 	dhs_host_graph *graph = NULL;
 	uint64_t one = 1, ten = 10;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	summed = 0;
 	ck_good(dhs_host_capture_begin(device.stream[0]));
 	ck_good(dhs_host_launch(device.stream[0], sum_kernel, &ten, sizeof(ten)));
@@ -379,28 +379,28 @@ START_TEST(test_capture_other_stream_runs)
 	ck_assert_uint_eq(summed, 1);
 	ck_good(dhs_host_capture_end(device.stream[0], &graph));
 	ck_good(dhs_host_graph_launch(graph, device.stream[1]));
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(summed, 11);
 	ck_good(dhs_host_graph_destroy(graph));
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
 START_TEST(test_capture_nothing)
 {
-	struct device device;
+	struct bare device;
 	dhs_host_graph *graph = NULL;
 
-	device_open(&device, 2);
+	bare_open(&device, 2);
 	ck_good(dhs_host_capture_begin(device.stream[0]));
 	ck_good(dhs_host_capture_end(device.stream[0], &graph));
 	ck_good(dhs_host_graph_launch(graph, device.stream[0]));
 	ck_good(dhs_host_graph_launch(graph, device.stream[0]));
 	ck_good(dhs_host_graph_destroy(graph));
-	device_mark(&device, 0);
-	device_sync(&device);
+	bare_mark(&device, 0);
+	bare_sync(&device);
 	check_all_ran(&device);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -425,10 +425,10 @@ static void launch_step(dhs_stream stream, uint32_t number)
 
 START_TEST(test_graph_in_stream_order)
 {
-	struct device device;
+	struct bare device;
 	dhs_host_graph *graph = NULL;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	step_count = 0;
 	ck_good(dhs_host_capture_begin(device.stream[0]));
 	for (uint32_t i = 1; i <= 3; i++)
@@ -440,11 +440,11 @@ START_TEST(test_graph_in_stream_order)
 		launch_step(device.stream[1], 4);
 	}
 	ck_good(dhs_host_graph_destroy(graph)); /* while it is queued */
-	device_sync(&device);
+	bare_sync(&device);
 	ck_assert_uint_eq(step_count, 50);
 	for (uint32_t i = 0; i < 50; i++)
 		ck_assert_uint_eq(steps[i], i % 5);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
@@ -452,47 +452,47 @@ END_TEST
 
 START_TEST(test_stream_destroy_busy)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	for (uint32_t i = 0; i < 100; i++)
-		device_mark(&device, i % STREAMS);
+		bare_mark(&device, i % STREAMS);
 	ck_good(dhs_host_stream_destroy(device.stream[1]));
 	ck_assert_uint_eq(device.done[1], 25);
 	ck_good(dhs_host_stream_create(device.host, &device.stream[1]));
-	device_mark(&device, 1);
-	device_sync(&device);
+	bare_mark(&device, 1);
+	bare_sync(&device);
 	check_all_ran(&device);
 	ck_good(dhs_host_stream_destroy(NULL));
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
 START_TEST(test_stream_destroy_joined)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	for (uint32_t i = 0; i < 10; i++)
-		device_mark(&device, 0);
-	device_join(&device, 1, 0);
-	device_mark(&device, 1);
+		bare_mark(&device, 0);
+	bare_join(&device, 1, 0);
+	bare_mark(&device, 1);
 	ck_good(dhs_host_stream_destroy(device.stream[0]));
-	device_mark(&device, 1);
+	bare_mark(&device, 1);
 	ck_good(dhs_host_stream_create(device.host, &device.stream[0]));
-	device_sync(&device);
+	bare_sync(&device);
 	check_all_ran(&device);
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 
 START_TEST(test_host_destroy_busy)
 {
-	struct device device;
+	struct bare device;
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	for (uint32_t i = 0; i < 100; i++)
-		device_mark(&device, i % STREAMS);
+		bare_mark(&device, i % STREAMS);
 	ck_good(dhs_host_destroy(device.host)); /* streams go with it */
 	check_all_ran(&device);
 	ck_assert_uint_eq(memory_live(&device.memory), 0);
@@ -598,11 +598,11 @@ static void *worker_main(void *arg)
 
 START_TEST(test_threads)
 {
-	struct device device;
+	struct bare device;
 	struct worker worker[4];
 	pthread_t thread[4];
 
-	device_open(&device, (uint64_t)_i);
+	bare_open(&device, (uint64_t)_i);
 	for (uint32_t i = 0; i < 4; i++) {
 		worker[i] = (struct worker){ .host = device.host, .number = i };
 		ck_assert_int_eq(pthread_create(&thread[i], NULL, worker_main, &worker[i]), 0);
@@ -614,7 +614,7 @@ START_TEST(test_threads)
 		ck_assert_ptr_null(failed);
 		ck_assert_uint_eq(worker[i].wrong, 0);
 	}
-	device_close(&device);
+	bare_close(&device);
 }
 END_TEST
 

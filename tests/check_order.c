@@ -27,9 +27,9 @@ static void set_kernel(void *copy)
 	atomic_store(flag, 1);
 }
 
-static void launch_set(dhs_stream stream, atomic_int *flag)
+static void launch_set(struct rig *rig, dhs_stream stream, atomic_int *flag)
 {
-	ck_good(dhs_host_launch(stream, set_kernel, &flag, sizeof(flag)));
+	rig_launch(rig, stream, set_kernel, &flag, sizeof(flag));
 }
 
 /* A kernel that needs a flag to be set. */
@@ -50,7 +50,7 @@ static void launch_need(struct rig *rig, dhs_stream stream, atomic_int *flag)
 {
 	struct need need = { rig, flag };
 
-	ck_good(dhs_host_launch(stream, need_kernel, &need, sizeof(need)));
+	rig_launch(rig, stream, need_kernel, &need, sizeof(need));
 }
 
 static atomic_int *new_flag(struct rig *rig)
@@ -121,7 +121,7 @@ static void batch_destroy(uint64_t seed, int variant)
 	table_open(&rig, &table, 1, 1, 4);
 	begin_turn(&turn, &table, &history, 1, 0);
 	turn_commit(&turn);
-	launch_set(rig.stream, flag);
+	launch_set(&rig, rig.stream, flag);
 	turn_settle(&turn);
 	table_close(&table);
 	check_set(flag);
@@ -147,7 +147,7 @@ static void leave_aborted(struct rig *rig, struct history *history, struct table
 	turn_begin(&next);
 	rig_sync(rig);
 	ck_good(dhs_session_evict(rig->context, history->id, NULL)); /* sees what has passed */
-	launch_set(turn.stream, flag);
+	launch_set(turn.rig, turn.stream, flag);
 	turn_abort(&turn);
 }
 
@@ -159,7 +159,7 @@ static void leave(struct rig *rig, struct history *history, struct table *table,
 
 	if (how == LEFT_EXTENDED || how == LEFT_COMMITTED) {
 		ck_good(dhs_session_extend(rig->context, history->id, 4, rig->stream, slots));
-		launch_set(rig->stream, flag);
+		launch_set(rig, rig->stream, flag);
 		if (how == LEFT_COMMITTED)
 			ck_good(dhs_session_commit(rig->context, history->id, 4, rig->stream));
 		return;
@@ -169,7 +169,7 @@ static void leave(struct rig *rig, struct history *history, struct table *table,
 		return;
 	}
 	begin_turn(&turn, table, history, 1, 0);
-	launch_set(rig->stream, flag);
+	launch_set(rig, rig->stream, flag);
 	if (how == LEFT_SETTLED)
 		turn_end(&turn);
 }
@@ -218,15 +218,15 @@ static void stream_wait(uint64_t seed, int destroy)
 
 	open_late(&rig, seed, DHS_BACKUP_EAGER);
 	flag = new_flag(&rig);
-	ck_good(dhs_host_stream_create(rig.host, &stream));
-	launch_set(stream, flag);
+	ck_good(device_stream_create(&rig.device, &stream));
+	launch_set(&rig, stream, flag);
 	if (!destroy)
-		ck_good(dhs_host_stream_sync(stream));
+		ck_good(device_stream_sync(&rig.device, stream));
 	else
-		ck_good(dhs_host_stream_destroy(stream));
+		ck_good(device_stream_destroy(&rig.device, stream));
 	check_set(flag);
 	if (!destroy)
-		ck_good(dhs_host_stream_destroy(stream));
+		ck_good(device_stream_destroy(&rig.device, stream));
 	rig_close(&rig);
 }
 
@@ -270,7 +270,7 @@ static dhs_fence evict_what_is_read(struct rig *rig, struct table *table, struct
 	ck_good(dhs_context_wait(rig->context));
 	begin_turn(&turn, table, history, 1, 0);
 	turn_commit(&turn);
-	launch_set(rig->stream, flag);
+	launch_set(rig, rig->stream, flag);
 	turn_open(&next, table); /* marks the end of the step before */
 	turn_begin(&next);
 	ck_good(dhs_session_evict(rig->context, history->id, &fence));
@@ -378,7 +378,7 @@ static void take_fences(uint64_t seed, int reclaim)
 		ck_good(dhs_fence_wait(rig.context, fences[i], rig.side));
 		if (fences[i])
 			launch_need(&rig, rig.side, flag);
-		ck_good(dhs_host_launch(rig.side, scribble_kernel, &taken, sizeof(taken)));
+		rig_launch(&rig, rig.side, scribble_kernel, &taken, sizeof(taken));
 	}
 	history_verify(&table, &history);
 	rig_close(&rig);
@@ -635,7 +635,7 @@ static void record_without_memory(uint64_t seed, int variant)
 	table_open(&rig, &table, 1, 1, 4);
 	begin_turn(&turn, &table, &history, 1, 0);
 	turn_commit(&turn);
-	launch_set(rig.stream, flag);
+	launch_set(&rig, rig.stream, flag);
 	memory_arm(&rig.host_memory, 1, true);
 	turn_settle(&turn);
 	memory_disarm(&rig.host_memory);

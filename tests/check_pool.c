@@ -159,8 +159,8 @@ static void borrow(struct rig *rig, struct dice *dice, uint32_t most)
 	ck_good(dhs_take_pages(rig->context, dice_below(dice, most), s.pages, fences, &s.count));
 	for (size_t i = 0; i < s.count; i++)
 		ck_good(dhs_fence_wait(rig->context, fences[i], rig->side));
-	ck_good(dhs_host_launch(rig->side, scribble_kernel, &s, sizeof(s)));
-	ck_good(dhs_host_launch(rig->side, check_scribble_kernel, &s, sizeof(s)));
+	rig_launch(rig, rig->side, scribble_kernel, &s, sizeof(s));
+	rig_launch(rig, rig->side, check_scribble_kernel, &s, sizeof(s));
 	ck_good(dhs_lend_pages(rig->context, s.pages, s.count, rig->side));
 }
 
@@ -246,7 +246,7 @@ START_TEST(test_take_not_draining)
 
 		s.pages[0] = pages[i];
 		ck_good(dhs_fence_wait(rig.context, fences[i], rig.side));
-		ck_good(dhs_host_launch(rig.side, scribble_kernel, &s, sizeof(s)));
+		rig_launch(&rig, rig.side, scribble_kernel, &s, sizeof(s));
 	}
 	history_verify(&table, &history);
 	rig_sync(&rig);
@@ -273,7 +273,7 @@ static void take_and_write(struct rig *rig, int way)
 			scribble_kernel(&s);
 		} else if (way == 1) {
 			ck_good(dhs_fence_wait(rig->context, fences[i], rig->side));
-			ck_good(dhs_host_launch(rig->side, scribble_kernel, &s, sizeof(s)));
+			rig_launch(rig, rig->side, scribble_kernel, &s, sizeof(s));
 		} else {
 			do
 				ck_good(dhs_fence_query(rig->context, fences[i], &passed));
@@ -365,10 +365,11 @@ START_TEST(test_packed_pool)
 	struct history history;
 	struct table table;
 	int32_t pages[48];
-	char *buffer = calloc(48, 3 * 256);
+	char *buffer;
 
 	rig_default(&rig);
 	rig_open_host(&rig);
+	buffer = rig_keep(&rig, (size_t)48 * 3 * 256);
 	rig.segment[0].page_stride = 3 * 256;
 	rig.options.device_pages = 48;
 	rig.pool = rig_keep(&rig, 3 * sizeof(void *));
@@ -396,7 +397,6 @@ START_TEST(test_packed_pool)
 	history_verify(&table, &history);
 	table_close(&table);
 	rig_close(&rig);
-	free(buffer);
 }
 END_TEST
 
@@ -591,6 +591,7 @@ START_TEST(test_fence_old)
 		ck_good(dhs_session_evict(rig.context, history.id, &fence[i]));
 		history_close(&rig, &history);
 	}
+	rig_sync(&rig);
 	for (uint32_t i = 0; i < 20; i++) {
 		ck_good(dhs_fence_query(rig.context, fence[i], &passed));
 		ck_assert_int_eq(passed, 1);

@@ -329,6 +329,7 @@ START_TEST(test_index_order)
 	for (uint32_t i = 0; i < 4; i++) {
 		history_open(&rig, &history[i]);
 		turn_one(&table, &history[i], 1, 1, NULL, 1);
+		rig_sync(&rig);
 		ck_assert_int_eq(view.session_index[0], (int32_t)i);
 	}
 	history_close(&rig, &history[2]);
@@ -337,6 +338,7 @@ START_TEST(test_index_order)
 	for (uint32_t i = 0; i < COUNT_OF(order); i++) {
 		history_open(&rig, &history[0]);
 		turn_one(&table, &history[0], 1, 1, NULL, 1);
+		rig_sync(&rig);
 		ck_assert_int_eq(view.session_index[0], order[i]);
 		history_close(&rig, &history[0]);
 	}

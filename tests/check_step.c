@@ -182,6 +182,7 @@ static void model_open(struct model *m, uint32_t policy, uint32_t queries, uint3
 	table_open(&m->rig, &m->table, 1, queries, top_k);
 	ck_good(dhs_batch_get_view(m->table.batch, &view));
 	turn_one(&m->table, &m->history, 0, 0, NULL, 0);
+	rig_sync(&m->rig);
 	m->pages = view.page_table + view.session_index[0] * view.page_stride;
 	shadow_open(&m->shadow[0], HOT);
 	shadow_open(&m->shadow[1], HOT);
@@ -194,6 +195,7 @@ static void model_plan(struct model *m, struct turn *turn, uint32_t group, const
 	int gives[MOST];
 
 	turn_resolve(turn, group, rows);
+	rig_sync(&m->rig);
 	shadow_plan(&m->shadow[group], rows, count, all, m->pages, 4, gives);
 	shadow_check(&m->shadow[group], rows, turn->slots[group], count, gives, m->pages, 4);
 }
@@ -345,7 +347,7 @@ static void resolve_in_place(struct turn *turn, const int32_t *rows)
 	int32_t *both = rig_keep(turn->rig, bytes);
 
 	turn_plan(turn, 1, rows); /* for what is wanted */
-	launch_copy(turn->stream, both, rows, bytes);
+	launch_copy(turn->rig, turn->stream, both, rows, bytes);
 	selection.rows = selection.slots = both;
 	ck_good(dhs_step_resolve(turn->table->batch, 0, &selection, turn->stream));
 	turn->slots[0] = both;
@@ -374,19 +376,22 @@ START_TEST(test_smaller_shapes)
 {
 	struct simple s;
 	dhs_selection selection = DHS_INIT(dhs_selection);
-	int32_t rows[2 * 3], slots[2 * 3 + 1];
+	int32_t *rows, *slots;
 
 	simple_open(&s, 0, DHS_POLICY_FIXED, 2, 4, 16);
+	rows = rig_keep(&s.rig, 6 * sizeof(*rows));
+	slots = rig_keep(&s.rig, 7 * sizeof(*slots));
 	simple_begin(&s, 2, 0, 1, 0);
 	for (uint32_t i = 0; i < 6; i++)
 		rows[i] = (int32_t)i * 5;
-	memset(slots, 0x77, sizeof(slots));
+	memset(slots, 0x77, 7 * sizeof(*slots));
 	selection.sessions = 2;
 	selection.queries = 1;
 	selection.top_k = 3;
 	selection.rows = rows;
 	selection.slots = slots;
 	ck_good(dhs_step_resolve(s.table.batch, 0, &selection, s.rig.stream));
+	rig_sync(&s.rig);
 	for (uint32_t i = 0; i < 6; i++)
 		ck_assert(stamp_is(&s.rig, slots[i], s.history[i / 3].stamp[i * 5], 0, 1));
 	ck_assert_int_eq(slots[6], 0x77777777);
@@ -401,29 +406,34 @@ END_TEST
 START_TEST(test_too_small_shapes)
 {
 	struct simple s;
-	dhs_host_graph *graph = NULL;
+	struct device_graph *graph = NULL;
 	dhs_selection selection = DHS_INIT(dhs_selection);
-	int32_t rows[4] = { 1, 2, 3, 4 }, slots[4];
+	int32_t *rows, *slots;
 
 	simple_open(&s, 0, DHS_POLICY_FIXED, 2, 2, 4);
+	rows = rig_keep(&s.rig, 16 * sizeof(*rows));
+	slots = rig_keep(&s.rig, 16 * sizeof(*slots));
+	for (int32_t i = 0; i < 4; i++)
+		rows[i] = i + 1;
 	selection.sessions = 1;
 	selection.queries = 1;
 	selection.rows = rows;
 	selection.slots = slots;
-	ck_good(dhs_host_capture_begin(s.rig.stream));
+	ck_good(device_capture_begin(&s.rig.device, s.rig.stream));
 	ck_good(dhs_step_resolve(s.table.batch, 0, &selection, s.rig.stream));
-	ck_good(dhs_host_capture_end(s.rig.stream, &graph));
+	ck_good(device_capture_end(&s.rig.device, s.rig.stream, &graph));
 	simple_begin(&s, 2, 0, 2, 0);
 	ck_told(dhs_step_resolve(s.table.batch, 0, &selection, s.rig.stream), DHS_ERR_ARGUMENT,
 	        "sessions", "2");
 	selection.sessions = 0;
 	ck_told(dhs_step_resolve(s.table.batch, 0, &selection, s.rig.stream), DHS_ERR_ARGUMENT,
 	        "queries", "2");
-	ck_good(dhs_host_graph_launch(graph, s.rig.stream));
+	ck_good(device_graph_launch(&s.rig.device, graph, s.rig.stream));
+	rig_sync(&s.rig);
 	for (uint32_t i = 0; i < 4; i++)
 		ck_assert(stamp_is(&s.rig, slots[i], s.history[0].stamp[rows[i]], 0, 1));
 	turn_end(&s.turn);
-	ck_good(dhs_host_graph_destroy(graph));
+	ck_good(device_graph_destroy(&s.rig.device, graph));
 	ck_assert_uint_gt(settled_stats(&s.rig).order_errors, 0);
 	ck_assert_uint_eq(settled_stats(&s.rig).misses, 4);
 	simple_begin(&s, 2, 0, 2, 0);
@@ -660,9 +670,9 @@ START_TEST(test_fetch_forked)
 		turn_write(&s.turn);
 		turn_plan(&s.turn, 1, turn_wild(&s.turn, &dice));
 		ck_good(dhs_step_fetch(s.table.batch, 1, 0, 1, s.rig.stream));
-		ck_good(dhs_host_stream_join(s.rig.side, s.rig.stream));
+		ck_good(device_stream_join(&s.rig.device, s.rig.side, s.rig.stream));
 		ck_good(dhs_step_fetch(s.table.batch, 1, 1, 0, s.rig.side));
-		ck_good(dhs_host_stream_join(s.rig.stream, s.rig.side));
+		ck_good(device_stream_join(&s.rig.device, s.rig.stream, s.rig.side));
 		turn_check(&s.turn, 1);
 		turn_commit(&s.turn);
 		turn_settle(&s.turn);
@@ -810,16 +820,19 @@ END_TEST
 static void check_pads_after_commit(struct simple *s)
 {
 	dhs_selection selection = DHS_INIT(dhs_selection);
-	int32_t rows[32] = { 0 }, slots[32];
+	int32_t *rows = rig_keep(&s->rig, 32 * sizeof(*rows));
+	int32_t *slots = rig_keep(&s->rig, 32 * sizeof(*slots));
 
-	memset(slots, 0x77, sizeof(slots));
+	memset(slots, 0x77, 32 * sizeof(*slots));
 	selection.rows = rows;
 	selection.slots = slots;
 	ck_good(dhs_step_plan(s->table.batch, 0, &selection, s->rig.stream));
+	rig_sync(&s->rig);
 	for (uint32_t i = 0; i < 32; i++)
 		ck_assert_int_eq(slots[i], -1);
-	memset(slots, 0x77, sizeof(slots));
+	memset(slots, 0x77, 32 * sizeof(*slots));
 	ck_good(dhs_step_slots(s->table.batch, 4, 2, slots, s->rig.stream));
+	rig_sync(&s->rig);
 	for (uint32_t i = 0; i < 8; i++)
 		ck_assert_int_eq(slots[i], -1);
 	ck_good(dhs_step_fetch(s->table.batch, 0, 0, 0, s->rig.stream));
@@ -852,10 +865,13 @@ END_TEST
 START_TEST(test_kept_clipped)
 {
 	struct simple s;
-	int32_t kept[4] = { -5, INT32_MAX, 0, 1 };
+	static const int32_t wild[4] = { -5, INT32_MAX, 0, 1 };
 	uint32_t says[4] = { 0, 2, 0, 1 };
+	int32_t *kept;
 
 	simple_open(&s, 0, DHS_POLICY_ADAPTIVE, 4, 1, 8);
+	kept = rig_keep(&s.rig, sizeof(wild));
+	memcpy(kept, wild, sizeof(wild));
 	simple_begin(&s, 4, 2, 0, 0);
 	turn_write(&s.turn);
 	ck_good(dhs_step_commit(s.table.batch, 4, kept, s.rig.stream));
@@ -926,11 +942,13 @@ START_TEST(test_view)
 	turn_add(&s.turn, NULL, 0, 0, 0);
 	turn_add(&s.turn, &s.history[0], 1, 0, 1);
 	turn_begin(&s.turn);
+	rig_sync(&s.rig);
 	ck_assert_int_eq(view.session_index[1], -1);
 	ck_assert_int_eq(view.session_index[3], -1);
 	ck_assert_int_eq(view.lengths[view.session_index[0]], 41);
 	ck_assert_int_eq(view.lengths[view.session_index[2]], 40);
 	turn_write(&s.turn);
+	rig_sync(&s.rig);
 	for (uint32_t row = 0; row < 41; row++) {
 		const int32_t *pages = view.page_table + (uint64_t)view.session_index[0] * view.page_stride;
 		int32_t slot = pages[row / 4] * 4 + (int32_t)(row % 4);
@@ -938,6 +956,7 @@ START_TEST(test_view)
 		ck_assert(stamp_is(&s.rig, slot, s.history[1].stamp[row], 0, 3));
 	}
 	turn_commit(&s.turn);
+	rig_sync(&s.rig);
 	ck_assert_int_eq(view.lengths[view.session_index[0]], 42);
 	ck_assert_int_eq(view.lengths[view.session_index[2]], 41);
 	turn_settle(&s.turn);
@@ -1059,6 +1078,7 @@ START_TEST(test_begin_marks_end)
 	turn_commit(&first);
 	ck_code(dhs_fence_query(s.rig.context, fence, &passed), DHS_ERR_PENDING);
 	simple_begin(&s, 2, 1, 1, 1);
+	rig_sync(&s.rig);
 	ck_good(dhs_fence_query(s.rig.context, fence, &passed));
 	ck_assert_int_eq(passed, 1);
 	turn_write(&s.turn);
@@ -1293,6 +1313,7 @@ START_TEST(test_private_device)
 	uint32_t kept[1] = { 1 };
 
 	rig_default(&rig);
+	rig.options.backend = DHS_BACKEND_HOST;
 	rig.options.host = NULL;
 	rig.options.policy = DHS_POLICY_FIXED;
 	ck_good(dhs_context_create(&rig.options, &context));

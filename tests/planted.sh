@@ -136,10 +136,11 @@ link_program()
 build_programs()
 {
 	ar cr "$work/lib.a" "$work"/clean/*.o && mkdir "$work/programs" || return
-	for program in $programs model support; do
+	for program in $programs model support device_host; do
 		compile "$work/clean" "$work/programs/$program.o" "$tests/$program.c" || return
 	done
-	ar cr "$work/programs/support.a" "$work/programs/model.o" "$work/programs/support.o"
+	ar cr "$work/programs/support.a" "$work/programs/model.o" "$work/programs/support.o" \
+		"$work/programs/device_host.o"
 }
 
 # runs DIRECTORY COMMAND...: 0 if it passes, 1 if it fails or crashes, 124 if it

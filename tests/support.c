@@ -140,6 +140,32 @@ static void memory_free(void *arg, uint32_t kind, void *block, size_t bytes)
 	free((char *)block - label->front);
 }
 
+/* The library's memory on a GPU, which no allocator gives. */
+static bool watch_take(void *arg, uint32_t kind, size_t bytes)
+{
+	struct memory *memory = arg;
+	bool refused;
+
+	pthread_mutex_lock(&memory->lock);
+	refused = memory_refuses(memory, kind);
+	if (!refused) {
+		memory->bytes[kind] += bytes;
+		memory->blocks[kind]++;
+	}
+	pthread_mutex_unlock(&memory->lock);
+	return !refused;
+}
+
+static void watch_give(void *arg, uint32_t kind, size_t bytes)
+{
+	struct memory *memory = arg;
+
+	pthread_mutex_lock(&memory->lock);
+	memory->bytes[kind] -= bytes;
+	memory->blocks[kind]--;
+	pthread_mutex_unlock(&memory->lock);
+}
+
 void memory_open(struct memory *memory)
 {
 	memset(memory, 0, sizeof(*memory));
@@ -148,6 +174,7 @@ void memory_open(struct memory *memory)
 	memory->allocator.alloc = memory_alloc;
 	memory->allocator.free = memory_free;
 	memory->allocator.arg = memory;
+	memory->watch = (struct device_watch){ watch_take, watch_give, memory };
 }
 
 void memory_arm(struct memory *memory, uint64_t fail_at, bool fail_on)
@@ -176,7 +203,16 @@ uint64_t memory_live(const struct memory *memory)
 
 struct scrap {
 	struct scrap *next;
+	void *device; /* whose the block is; NULL: ordinary memory */
 };
+
+/* TEST_SEED: another order of work in tests that ask for none. */
+static uint64_t rig_seed(const struct rig *rig)
+{
+	const char *seed = getenv("TEST_SEED");
+
+	return rig->seed == 0 && seed != NULL ? strtoull(seed, NULL, 10) : rig->seed;
+}
 
 void rig_default(struct rig *rig)
 {
@@ -195,6 +231,7 @@ void rig_default(struct rig *rig)
 	rig->layout.segment = rig->segment;
 	rig->layout.page_rows = 4;
 	rig->options = (dhs_context_options)DHS_INIT(dhs_context_options);
+	rig->options.backend = device_backend();
 	rig->options.max_sessions = 4;
 	rig->options.max_rows = 256;
 	rig->options.max_new_rows = 2;
@@ -241,10 +278,12 @@ void rig_group(const struct rig *rig, uint32_t group, uint32_t *first, uint32_t 
 
 void *rig_keep(struct rig *rig, size_t bytes)
 {
-	struct scrap *scrap = calloc(1, 64 + bytes);
+	struct scrap *scrap =
+		rig->opened ? device_memory(&rig->device, 64 + bytes) : calloc(1, 64 + bytes);
 
 	ck_assert_ptr_nonnull(scrap);
 	scrap->next = rig->scraps;
+	scrap->device = rig->opened ? &rig->device : NULL;
 	rig->scraps = scrap;
 	return (char *)scrap + 64;
 }
@@ -323,15 +362,30 @@ static void rig_find_places(struct rig *rig)
 
 void rig_open_host(struct rig *rig)
 {
-	dhs_host_options options = DHS_INIT(dhs_host_options);
+	uint32_t backend = device_backend();
 
-	options.seed = rig->seed;
-	options.allocator = &rig->host_memory.allocator;
-	if (!rig->shared_host)
-		ck_good(dhs_host_create(&options, &rig->host));
-	ck_good(dhs_host_stream_create(rig->host, &rig->stream));
-	ck_good(dhs_host_stream_create(rig->host, &rig->side));
+	if (rig->shared_host)
+		device_of_host(&rig->device, rig->host);
+	else
+		ck_good(device_open(&rig->device, backend, rig_seed(rig), &rig->host_memory.allocator));
+	rig->opened = true;
+	rig->host = rig->device.host;
+	device_watch(&rig->memory.watch);
+	ck_good(device_stream_create(&rig->device, &rig->stream));
+	ck_good(device_stream_create(&rig->device, &rig->side));
+	rig->options.backend = rig->device.backend;
 	rig->options.host = rig->host;
+}
+
+bool rig_on_host(const struct rig *rig)
+{
+	return rig->device.backend == DHS_BACKEND_HOST;
+}
+
+void rig_launch(struct rig *rig, dhs_stream stream, void (*fn)(void *copy), const void *arg,
+                size_t bytes)
+{
+	ck_good(device_launch(&rig->device, stream, fn, arg, bytes));
 }
 
 void rig_open(struct rig *rig)
@@ -347,8 +401,8 @@ void rig_open(struct rig *rig)
 
 void rig_sync(struct rig *rig)
 {
-	ck_good(dhs_host_stream_sync(rig->stream));
-	ck_good(dhs_host_stream_sync(rig->side));
+	ck_good(device_stream_sync(&rig->device, rig->stream));
+	ck_good(device_stream_sync(&rig->device, rig->side));
 	ck_assert_msg(atomic_load(&rig->bad) == 0, "%u wrong, first: %s", rig->bad, rig->words);
 }
 
@@ -358,7 +412,10 @@ void rig_forget(struct rig *rig)
 		struct scrap *scrap = rig->scraps;
 
 		rig->scraps = scrap->next;
-		free(scrap);
+		if (scrap->device)
+			device_release(scrap->device, scrap);
+		else
+			free(scrap);
 	}
 }
 
@@ -367,10 +424,11 @@ void rig_close(struct rig *rig)
 	rig_sync(rig);
 	dhs_context_destroy(rig->context);
 	rig->context = NULL;
-	ck_good(dhs_host_stream_destroy(rig->stream));
-	ck_good(dhs_host_stream_destroy(rig->side));
+	ck_good(device_stream_destroy(&rig->device, rig->stream));
+	ck_good(device_stream_destroy(&rig->device, rig->side));
 	if (!rig->shared_host)
-		ck_good(dhs_host_destroy(rig->host));
+		ck_good(device_stop(&rig->device));
+	device_watch(NULL);
 	rig->host = NULL;
 	for (uint32_t kind = 0; kind < 3; kind++) {
 		ck_assert_uint_eq(rig->memory.bytes[kind], 0);
@@ -380,6 +438,8 @@ void rig_close(struct rig *rig)
 	ck_assert_uint_eq(rig->memory.wrong, 0);
 	ck_assert_uint_eq(rig->host_memory.wrong, 0);
 	rig_forget(rig);
+	ck_good(device_close(&rig->device));
+	rig->opened = false;
 }
 
 dhs_stats rig_stats(struct rig *rig)
@@ -490,24 +550,9 @@ static bool slot_in_pool(const struct rig *rig, int32_t slot)
 
 /* ---- kernels -------------------------------------------------------------- */
 
-struct copy_job {
-	void *to;
-	const void *from;
-	size_t bytes;
-};
-
-static void copy_kernel(void *copy)
+void launch_copy(struct rig *rig, dhs_stream stream, void *to, const void *from, size_t bytes)
 {
-	const struct copy_job *job = copy;
-
-	memcpy(job->to, job->from, job->bytes);
-}
-
-void launch_copy(dhs_stream stream, void *to, const void *from, size_t bytes)
-{
-	struct copy_job job = { to, from, bytes };
-
-	ck_good(dhs_host_launch(stream, copy_kernel, &job, sizeof(job)));
+	ck_good(device_copy(&rig->device, stream, to, from, bytes));
 }
 
 /* Writes want[i] at slots[i]; want 0: the slot is the pad. */
@@ -586,7 +631,7 @@ void history_prefill(struct rig *rig, struct history *history, uint32_t rows)
 		want[i] = history->stamp[history->rows + i] = rig->next_stamp++;
 	job.slots = slots;
 	job.want = want;
-	ck_good(dhs_host_launch(rig->stream, write_kernel, &job, sizeof(job)));
+	rig_launch(rig, rig->stream, write_kernel, &job, sizeof(job));
 	ck_good(dhs_session_commit(rig->context, history->id, rows, rig->stream));
 	history->rows += rows;
 	history->settled += rows;
@@ -721,7 +766,7 @@ void turn_write(struct turn *turn)
 	job.slots = turn->new_slots;
 	job.want = want;
 	job.pad = turn->table->options.write_pad;
-	ck_good(dhs_host_launch(turn->stream, write_kernel, &job, sizeof(job)));
+	rig_launch(turn->rig, turn->stream, write_kernel, &job, sizeof(job));
 }
 
 int32_t *turn_at(const struct turn *turn, int32_t *rows, uint32_t entry, uint32_t query)
@@ -809,7 +854,7 @@ void turn_plan(struct turn *turn, uint32_t group, const int32_t *rows)
 	turn->slots[group] = rig_keep(turn->rig, bytes);
 	memset(turn->rows[group], 0x66, bytes);
 	memset(turn->slots[group], 0x77, bytes);
-	launch_copy(turn->stream, turn->rows[group], kept, bytes);
+	launch_copy(turn->rig, turn->stream, turn->rows[group], kept, bytes);
 	selection.rows = turn->rows[group];
 	selection.slots = turn->slots[group];
 	ck_good(dhs_step_plan(turn->table->batch, group, &selection, turn->stream));
@@ -826,7 +871,7 @@ void turn_check(struct turn *turn, uint32_t group)
 	job.count = table_entries(turn->table);
 	job.pad = turn->table->options.read_pad;
 	rig_group(turn->rig, group, &job.first, &job.layers);
-	ck_good(dhs_host_launch(turn->stream, check_kernel, &job, sizeof(job)));
+	rig_launch(turn->rig, turn->stream, check_kernel, &job, sizeof(job));
 }
 
 void turn_resolve(struct turn *turn, uint32_t group, const int32_t *rows)
@@ -869,7 +914,7 @@ void turn_commit(struct turn *turn)
 	memset(kept_dev, 0x55, sizeof(int32_t) * sessions);
 	for (uint32_t e = 0; e < sessions; e++)
 		kept[e] = e < turn->count ? (int32_t)turn->entry[e].kept : 0x44444444;
-	launch_copy(turn->stream, kept_dev, kept, sizeof(int32_t) * sessions);
+	launch_copy(turn->rig, turn->stream, kept_dev, kept, sizeof(int32_t) * sessions);
 	ck_good(dhs_step_commit(turn->table->batch, sessions, kept_dev, turn->stream));
 	turn_append(turn);
 }

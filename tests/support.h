@@ -9,9 +9,9 @@
 #ifndef TESTS_SUPPORT_H
 #define TESTS_SUPPORT_H
 
+#include "device.h"
+
 #include <check.h>
-#include <dhisparse/dhisparse.h>
-#include <dhisparse/host.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -68,6 +68,7 @@ uint32_t dice_below(struct dice *dice, uint32_t below);
 
 struct memory {
 	dhs_allocator allocator; /* give this to the library */
+	struct device_watch watch;
 	pthread_mutex_t lock;
 	uint64_t bytes[3]; /* live, by kind */
 	uint64_t blocks[3];
@@ -100,8 +101,10 @@ struct rig {
 	dhs_context_options options;
 	uint64_t seed;    /* of the device */
 	bool engine_pool; /* rig_open makes a pool, lends all pages but the first */
-	bool shared_host; /* the device is another rig's */
+	bool shared_host; /* the device is another rig's: host */
 	dhs_host *host;
+	struct device device;
+	bool opened; /* the device */
 	dhs_stream stream, side;
 	dhs_context *context;
 	void **pool;
@@ -124,9 +127,15 @@ void rig_open(struct rig *rig);
 void rig_open_host(struct rig *rig);
 /* Destroys all, asserts that nothing leaked and that no kernel complained. */
 void rig_close(struct rig *rig);
+/* The device is the host backend's. */
+bool rig_on_host(const struct rig *rig);
+/* fn(copy of arg) in stream order. */
+void rig_launch(struct rig *rig, dhs_stream stream, void (*fn)(void *copy), const void *arg,
+                size_t bytes);
 /* Runs both streams; asserts that no kernel complained. */
 void rig_sync(struct rig *rig);
-/* Memory that lives until rig_close, or rig_forget where nothing was opened. */
+/* Zeroed memory that lives until rig_close, or rig_forget where nothing was opened; once the
+ * device is open, kernels and functions on it can use it. */
 void *rig_keep(struct rig *rig, size_t bytes);
 void rig_forget(struct rig *rig);
 void rig_wrong(struct rig *rig, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -233,7 +242,7 @@ void history_verify(struct table *table, struct history *history);
 void turn_one(struct table *table, struct history *history, uint32_t new_rows, uint32_t kept,
               const int32_t *rows, uint32_t queries);
 
-/* Enqueues a copy of `bytes` bytes, in stream order. */
-void launch_copy(dhs_stream stream, void *to, const void *from, size_t bytes);
+/* Enqueues a copy of `bytes` bytes of kept memory, in stream order. */
+void launch_copy(struct rig *rig, dhs_stream stream, void *to, const void *from, size_t bytes);
 
 #endif

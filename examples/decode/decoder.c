@@ -100,7 +100,7 @@ static int positions(const struct decoder *d)
 	return d->sessions * d->new_rows;
 }
 
-/* Computes the layer's new KV rows and writes each to its slot, rounded to bfloat16. */
+/* Computes the layer's new KV rows and writes them, rounded to bfloat16. */
 static void write_rows(struct decoder *d, int layer)
 {
 	const struct model *m = d->m;
@@ -109,13 +109,14 @@ static void write_rows(struct decoder *d, int layer)
 	matmul(&l->wkva, positions(d), d->h, (size_t)m->width, d->kv, (size_t)m->row_numbers);
 	for (int i = 0; i < positions(d); i++) {
 		float *row = d->kv + (size_t)i * (size_t)m->row_numbers;
-		uint16_t *to = row_at(d->rows, layer, d->rows->new_slots[i]);
+		uint16_t *to = d->rows->new_numbers + (size_t)i * (size_t)m->row_numbers;
 
 		rms(row, row, l->nkv, m->latent);
 		rope(row + m->latent, d->turn + (size_t)i * (size_t)m->rotary, m->rotary);
 		for (int k = 0; k < m->row_numbers; k++)
 			to[k] = to_bfloat16(row[k]);
 	}
+	d->rows->write(d->rows, layer);
 }
 
 /* A leader's indexer: keeps the new rows' keys, then selects for each new row the top_k best of
@@ -166,20 +167,14 @@ static void select_rows(struct decoder *d, int layer)
 	}
 }
 
-/* Reads the rows of one query, through their slots, into the tile. */
-static void load_tile(struct decoder *d, int layer, const int32_t *rows, const int32_t *slots,
-                      int count)
+/* The rows of one query, as numbers to compute with. */
+static void load_tile(struct decoder *d, int query)
 {
-	for (int e = 0; e < count; e++) {
-		float *to = d->tile + (size_t)e * (size_t)d->m->row_numbers;
-		const uint16_t *from;
+	size_t numbers = (size_t)d->m->row_numbers;
+	const uint16_t *from = d->rows->selected + (size_t)query * (size_t)d->m->top_k * numbers;
 
-		if (slots[e] < 0)
-			die(STATUS_LIBRARY, "row %d was selected and has no slot", (int)rows[e]);
-		from = row_at(d->rows, layer, slots[e]);
-		for (int k = 0; k < d->m->row_numbers; k++)
-			to[k] = from_bfloat16(from[k]);
-	}
+	for (size_t k = 0; k < (size_t)d->count[query] * numbers; k++)
+		d->tile[k] = from_bfloat16(from[k]);
 }
 
 /* One head's attention to the rows in the tile. */
@@ -207,11 +202,10 @@ static void read_rows(struct decoder *d, int layer)
 	const struct layer *l = &m->layer[layer];
 	size_t numbers = (size_t)(m->nope + m->rotary);
 
+	d->rows->read(d->rows, layer);
 	matmul(&l->wq, positions(d), d->h, (size_t)m->width, d->query, (size_t)m->heads * numbers);
 	for (int i = 0; i < positions(d); i++) {
-		size_t first = (size_t)i * (size_t)m->top_k;
-
-		load_tile(d, layer, d->selection + first, d->rows->slots + first, d->count[i]);
+		load_tile(d, i);
 		for (int j = 0; j < m->heads; j++) {
 			size_t at = (size_t)i * (size_t)m->heads + (size_t)j;
 

@@ -10,11 +10,13 @@
  *     dhs_step_resolve   the slots of the rows that the group's indexer selected
  *   dhs_step_end         the new rows are written, keep them
  *
- * All of these but begin only enqueue work on the engine's stream.  This engine computes on the
- * processor, so it waits for the stream where it is about to touch slots or rows; an engine whose
- * attention runs on the stream itself has nothing to wait for.
+ * All of these but begin only enqueue work on the engine's stream, and slots, selections and rows
+ * are in device memory.  What works on these in an engine are kernels on the same stream: here it
+ * is device.h, and since this engine computes on the processor, reading rows waits for the stream.
+ * An engine whose attention runs on the stream itself has nothing to wait for.
  */
 #include "kv.h"
+#include "device.h"
 #include "util.h"
 
 #include <dhisparse/host.h>
@@ -24,19 +26,19 @@
 struct kv {
 	struct rows rows; /* first: a struct rows * of ours is a struct kv * */
 	uint32_t sessions, top_k, new_rows, page_rows;
-	dhs_host *host;
-	dhs_stream stream;
+	dhs_host *host; /* NULL, or a device of the host backend that runs work late */
 	dhs_context *context;
 	dhs_batch *batch;
 	dhs_session *session;
 	dhs_step step;
 	dhs_step_entry *entries;
 	uint32_t *kept;
-	int32_t *new_slots, *slots; /* device memory */
+	dhs_place *place; /* [layers]: how slots become addresses */
+	struct device *device;
 };
 
 /* Every call of the library returns 0 or an error, and then dhs_last_error says what is wrong. */
-static void must(int result)
+void must(int result)
 {
 	if (result != DHS_OK)
 		die(STATUS_LIBRARY, "%s (%s)", dhs_last_error(), dhs_strerror(result));
@@ -55,10 +57,18 @@ static void begin(struct rows *rows, int new_rows)
 		kv->entries[s].queries = kv->new_rows;
 		kv->kept[s] = kv->new_rows;
 	}
-	must(dhs_step_begin(kv->batch, kv->entries, kv->sessions, sizeof(kv->entries[0]), kv->stream,
-	                    &kv->step));
-	must(dhs_step_slots(kv->batch, kv->sessions, kv->new_rows, kv->new_slots, kv->stream));
-	must(dhs_host_stream_sync(kv->stream));
+	must(dhs_step_begin(kv->batch, kv->entries, kv->sessions, sizeof(kv->entries[0]),
+	                    kv->device->stream, &kv->step));
+	must(dhs_step_slots(kv->batch, kv->sessions, kv->new_rows, kv->device->new_slots,
+	                    kv->device->stream));
+}
+
+/* The step's new rows of one layer, to the slots that begin gave. */
+static void write_rows(struct rows *rows, int layer)
+{
+	struct kv *kv = (struct kv *)rows;
+
+	kv->device->write(kv->device, layer, (size_t)kv->sessions * kv->new_rows);
 }
 
 /* Finds the selected rows and fetches those that are only in host memory, for all layers of the
@@ -68,13 +78,21 @@ static void resolve(struct rows *rows, int group, const int32_t *selection)
 	struct kv *kv = (struct kv *)rows;
 	dhs_selection s = DHS_INIT(dhs_selection);
 
+	kv->device->select(kv->device, selection, (size_t)kv->sessions * kv->new_rows);
 	s.sessions = kv->sessions;
 	s.queries = kv->new_rows;
 	s.top_k = kv->top_k;
-	s.rows = selection;
-	s.slots = kv->slots;
-	must(dhs_step_resolve(kv->batch, (uint32_t)group, &s, kv->stream));
-	must(dhs_host_stream_sync(kv->stream));
+	s.rows = kv->device->selection;
+	s.slots = kv->device->slots;
+	must(dhs_step_resolve(kv->batch, (uint32_t)group, &s, kv->device->stream));
+}
+
+/* The selected rows of one layer, from the slots that resolve gave. */
+static void read_rows(struct rows *rows, int layer)
+{
+	struct kv *kv = (struct kv *)rows;
+
+	kv->device->read(kv->device, layer, (size_t)kv->sessions * kv->new_rows);
 }
 
 /* The step is done and all its rows are kept, so commit and settle are one call.  The copies to
@@ -119,9 +137,11 @@ static void create_context(struct kv *kv, const struct model *model, const struc
 	uint32_t *group_layers = zeros((size_t)model->groups, sizeof(*group_layers));
 	uint32_t session_pages = pages(o->max_rows, o->page_rows);
 
+	/* A device of the host backend is only made where its work shall run late, since auto takes
+	 * no GPU when it is given one. */
 	host.seed = o->host_seed;
-	must(dhs_host_create(&host, &kv->host));
-	must(dhs_host_stream_create(kv->host, &kv->stream));
+	if (o->host_seed)
+		must(dhs_host_create(&host, &kv->host));
 
 	/* One segment: the row as it is.  The layers of a group share a selection. */
 	for (int g = 0; g < model->groups; g++)
@@ -154,10 +174,25 @@ static void create_context(struct kv *kv, const struct model *model, const struc
 	free(group_layers);
 }
 
+/* Its stream and arrays, for the backend that the context has. */
+static void open_device(struct kv *kv, const struct model *model, uint32_t max_new_rows)
+{
+	dhs_stats stats = DHS_INIT(dhs_stats);
+	struct device_shape shape = { .rows = (size_t)kv->sessions * max_new_rows, .top_k = kv->top_k };
+
+	kv->place = zeros((size_t)model->layers, sizeof(*kv->place));
+	for (int l = 0; l < model->layers; l++) {
+		kv->place[l].size = sizeof(kv->place[l]);
+		must(dhs_context_place(kv->context, (uint32_t)l, 0, &kv->place[l]));
+	}
+	shape.place = kv->place;
+	must(dhs_context_stats(kv->context, &stats));
+	kv->device = device_open(stats.backend, kv->host, &shape);
+}
+
 struct rows *kv_open(const struct model *model, const struct kv_options *o)
 {
 	struct kv *kv = zeros(1, sizeof(*kv));
-	size_t new_rows = (size_t)o->sessions * o->max_new_rows;
 	dhs_batch_options batch = DHS_INIT(dhs_batch_options);
 
 	kv->sessions = o->sessions;
@@ -166,6 +201,7 @@ struct rows *kv_open(const struct model *model, const struct kv_options *o)
 	batch.max_queries = o->max_new_rows;
 	batch.top_k = kv->top_k;
 	create_context(kv, model, o, &batch);
+	open_device(kv, model, o->max_new_rows);
 	must(dhs_batch_create(kv->context, &batch, &kv->batch));
 
 	kv->session = zeros(kv->sessions, sizeof(*kv->session));
@@ -174,22 +210,13 @@ struct rows *kv_open(const struct model *model, const struct kv_options *o)
 
 	kv->entries = zeros(kv->sessions, sizeof(*kv->entries));
 	kv->kept = zeros(kv->sessions, sizeof(*kv->kept));
-	kv->rows.new_slots = kv->new_slots = zeros(new_rows, sizeof(int32_t));
-	kv->rows.slots = kv->slots = zeros(new_rows * kv->top_k, sizeof(int32_t));
 	kv->rows.begin = begin;
+	kv->rows.write = write_rows;
+	kv->rows.new_numbers = kv->device->new_rows;
 	kv->rows.resolve = resolve;
+	kv->rows.read = read_rows;
+	kv->rows.selected = kv->device->selected;
 	kv->rows.end = end;
-
-	kv->rows.base = zeros((size_t)model->layers, sizeof(*kv->rows.base));
-	for (int l = 0; l < model->layers; l++) {
-		dhs_place place = DHS_INIT(dhs_place);
-
-		must(dhs_context_place(kv->context, (uint32_t)l, 0, &place));
-		kv->rows.base[l] = place.base;
-		kv->rows.page_stride = place.page_stride;
-		kv->rows.row_stride = place.row_stride;
-		kv->rows.page_rows = place.page_rows;
-	}
 	return &kv->rows;
 }
 
@@ -201,14 +228,12 @@ void kv_close(struct rows *rows)
 		must(dhs_session_destroy(kv->context, kv->session[s]));
 	must(dhs_batch_destroy(kv->batch));
 	dhs_context_destroy(kv->context);
-	must(dhs_host_stream_destroy(kv->stream));
+	kv->device->close(kv->device);
 	must(dhs_host_destroy(kv->host));
-	free(rows->base);
+	free(kv->place);
 	free(kv->session);
 	free(kv->entries);
 	free(kv->kept);
-	free(kv->new_slots);
-	free(kv->slots);
 	free(kv);
 }
 

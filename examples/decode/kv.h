@@ -17,7 +17,7 @@ struct kv_options {
 	uint32_t max_new_rows; /* of a session in a step */
 	uint32_t hot_rows, tail_rows, page_rows;
 	uint64_t device_rows; /* of the pool; 0: as many as are needed to refuse nothing */
-	uint64_t host_seed;   /* of the host device; 0: work runs at once and in order */
+	uint64_t host_seed;   /* of the host backend's device; 0: work runs at once, in order */
 };
 
 /* Where the rows of all sessions are now. */
@@ -29,6 +29,9 @@ struct kv_places {
 
 struct rows *kv_open(const struct model *model, const struct kv_options *options);
 void kv_close(struct rows *rows);
+
+/* Dies, with what the library says, if a call failed. */
+void must(int result);
 
 /* The library's counters up to the last step. */
 void kv_stats(struct rows *rows, dhs_stats *stats);

@@ -3,8 +3,8 @@
 
 /*
  * decode: generates text with the model of examples/tiny-dsa, whose KV rows are kept by
- * libdhisparse.  To see how an engine uses the library, read kv.c; decoder.c is the model, and
- * knows rows only by the slots that kv.c hands it.
+ * libdhisparse.  To see how an engine uses the library, read kv.c; decoder.c is the model, which
+ * hands it new rows and is handed those that it selects.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* getopt_long */
@@ -41,14 +41,14 @@ static void usage(void)
 	       "  --seed S            of sampling (1)\n"
 	       "\n"
 	       "Where the rows are\n"
-	       "  --backend NAME      host, or auto: the best there is (auto)\n"
+	       "  --backend NAME      host; cuda; or auto: a GPU if there is one (auto)\n"
 	       "  --policy NAME       full, fixed or adaptive (adaptive)\n"
 	       "  --device-rows N     rows of the device pool, in whole pages (enough)\n"
 	       "  --hot-rows N        rows of a session's hot cache, of each layer group (512)\n"
 	       "  --tail-rows N       newest rows that stay on the device (64)\n"
 	       "  --page-rows N       rows of a page (64)\n"
 	       "  --host-seed N       the host device runs work late and out of order, as N says;\n"
-	       "                      0: at once (0)\n"
+	       "                      0: at once (0).  With another seed auto is host\n"
 	       "\n"
 	       "What is checked and told\n"
 	       "  --check             decode with plain arrays, too, and compare all logits\n"
@@ -91,6 +91,7 @@ struct name {
 };
 
 static const struct name backends[] = { { "host", DHS_BACKEND_HOST },
+	                                    { "cuda", DHS_BACKEND_CUDA },
 	                                    { "auto", DHS_BACKEND_AUTO },
 	                                    { NULL, 0 } };
 static const struct name policies[] = { { "full", DHS_POLICY_FULL },
@@ -225,6 +226,8 @@ static void parse(int argc, char **argv, struct options *o)
 	}
 	if (optind < argc)
 		die(STATUS_USAGE, "'%s' is not an option (see --help)", argv[optind]);
+	if (o->kv.backend == DHS_BACKEND_CUDA && o->kv.host_seed)
+		die(STATUS_USAGE, "--host-seed is of the host backend, not of --backend cuda");
 }
 
 /* The first session's text, as it comes. */

@@ -4,35 +4,57 @@
 #include "util.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct plain {
 	struct rows rows; /* first: a struct rows * of ours is a struct plain * */
 	int sessions, max_rows, top_k, layers;
 	int length, new_rows;
-	int32_t *new_slots, *slots;
+	size_t row_bytes;
+	unsigned char **layer;    /* [layers]: [session][max_rows][row_bytes] */
+	const int32_t *selection; /* the caller's, of this group */
+	unsigned char *selected;
 };
 
-/* Row r of session s has slot s * max_rows + r. */
-static void begin(struct rows *rows, int new_rows)
+static unsigned char *row_at(struct plain *p, int layer, int session, int row)
 {
-	struct plain *p = (struct plain *)rows;
-	int32_t *to = p->new_slots;
+	size_t at = (size_t)session * (size_t)p->max_rows + (size_t)row;
 
-	p->new_rows = new_rows;
-	for (int s = 0; s < p->sessions; s++)
-		for (int i = 0; i < new_rows; i++)
-			*to++ = s * p->max_rows + p->length + i;
+	return p->layer[layer] + at * p->row_bytes;
 }
 
-static void resolve(struct rows *rows, int group, const int32_t *selection)
+static void begin(struct rows *rows, int new_rows)
+{
+	((struct plain *)rows)->new_rows = new_rows;
+}
+
+static void write_rows(struct rows *rows, int layer)
 {
 	struct plain *p = (struct plain *)rows;
-	int32_t *to = p->slots;
+	const unsigned char *from = (const unsigned char *)rows->new_numbers;
+	size_t bytes = (size_t)p->new_rows * p->row_bytes;
 
+	for (int s = 0; s < p->sessions; s++, from += bytes)
+		memcpy(row_at(p, layer, s, p->length), from, bytes);
+}
+
+/* All rows are readable. */
+static void resolve(struct rows *rows, int group, const int32_t *selection)
+{
 	(void)group;
+	((struct plain *)rows)->selection = selection;
+}
+
+static void read_rows(struct rows *rows, int layer)
+{
+	struct plain *p = (struct plain *)rows;
+	const int32_t *selection = p->selection;
+	unsigned char *to = p->selected;
+
 	for (int s = 0; s < p->sessions; s++)
-		for (int i = 0; i < p->new_rows * p->top_k; i++, selection++)
-			*to++ = *selection < 0 ? -1 : s * p->max_rows + *selection;
+		for (int i = 0; i < p->new_rows * p->top_k; i++, selection++, to += p->row_bytes)
+			if (*selection >= 0)
+				memcpy(to, row_at(p, layer, s, *selection), p->row_bytes);
 }
 
 static void end(struct rows *rows)
@@ -44,7 +66,6 @@ static void end(struct rows *rows)
 
 struct rows *plain_open(const struct model *model, int sessions, int max_rows, int max_new_rows)
 {
-	size_t row_bytes = (size_t)model->row_numbers * sizeof(uint16_t);
 	size_t queries = (size_t)sessions * (size_t)max_new_rows;
 	struct plain *p = zeros(1, sizeof(*p));
 
@@ -52,16 +73,18 @@ struct rows *plain_open(const struct model *model, int sessions, int max_rows, i
 	p->max_rows = max_rows;
 	p->top_k = model->top_k;
 	p->layers = model->layers;
+	p->row_bytes = (size_t)model->row_numbers * sizeof(uint16_t);
 	p->rows.begin = begin;
+	p->rows.write = write_rows;
 	p->rows.resolve = resolve;
+	p->rows.read = read_rows;
 	p->rows.end = end;
-	p->rows.new_slots = p->new_slots = zeros(queries, sizeof(int32_t));
-	p->rows.slots = p->slots = zeros(queries * (size_t)model->top_k, sizeof(int32_t));
-	p->rows.page_rows = 1;
-	p->rows.page_stride = p->rows.row_stride = row_bytes;
-	p->rows.base = zeros((size_t)model->layers, sizeof(*p->rows.base));
+	p->rows.new_numbers = zeros(queries, p->row_bytes);
+	p->selected = zeros(queries * (size_t)model->top_k, p->row_bytes);
+	p->rows.selected = (const uint16_t *)p->selected;
+	p->layer = zeros((size_t)model->layers, sizeof(*p->layer));
 	for (int l = 0; l < model->layers; l++)
-		p->rows.base[l] = zeros((size_t)sessions * (size_t)max_rows, row_bytes);
+		p->layer[l] = zeros((size_t)sessions * (size_t)max_rows, p->row_bytes);
 	return &p->rows;
 }
 
@@ -70,9 +93,9 @@ void plain_close(struct rows *rows)
 	struct plain *p = (struct plain *)rows;
 
 	for (int l = 0; l < p->layers; l++)
-		free(rows->base[l]);
-	free(rows->base);
-	free(p->new_slots);
-	free(p->slots);
+		free(p->layer[l]);
+	free(p->layer);
+	free(p->selected);
+	free(rows->new_numbers);
 	free(p);
 }

@@ -2,9 +2,9 @@
 /* Copyright The libdhisparse authors */
 
 /*
- * What the decoder knows of the store of its KV rows: where new rows are to be written and where
- * selected rows are to be read, as slots, and the address that a slot stands for.  kv.c keeps the
- * rows in the library; plain.c keeps them in plain arrays, to compare with.
+ * What the decoder knows of the store of its KV rows: it hands over the new rows of a layer and is
+ * handed the selected ones.  A row is row_numbers bfloat16 numbers.  kv.c keeps the rows in the
+ * library; plain.c keeps them in plain arrays, to compare with.
  */
 #ifndef DECODE_ROWS_H
 #define DECODE_ROWS_H
@@ -12,31 +12,25 @@
 #include <stdint.h>
 
 struct rows {
-	/* Begins a step in which each session adds `new_rows` rows and has as many queries.  Then
-	 * new_slots[session][new_rows] tells where they go, in every layer. */
+	/* Begins a step in which each session adds `new_rows` rows and has as many queries. */
 	void (*begin)(struct rows *rows, int new_rows);
-	const int32_t *new_slots;
 
-	/* Makes the rows of one group's selection readable: selection, and after the call slots,
-	 * are [session][new_rows][top_k], -1 where fewer rows are selected. */
+	/* Writes the step's new rows of a layer, which the caller put here:
+	 * [session][new_rows][row_numbers]. */
+	void (*write)(struct rows *rows, int layer);
+	uint16_t *new_numbers;
+
+	/* Makes the rows of one group's selection readable, in all its layers: positions
+	 * [session][new_rows][top_k], -1 where fewer rows are selected. */
 	void (*resolve)(struct rows *rows, int group, const int32_t *selection);
-	const int32_t *slots;
+
+	/* Reads the rows of a layer that its group's last selection names, the new ones among them:
+	 * [session][new_rows][top_k][row_numbers], until the next read. */
+	void (*read)(struct rows *rows, int layer);
+	const uint16_t *selected;
 
 	/* The new rows are written: they are history now. */
 	void (*end)(struct rows *rows);
-
-	/* How slots become addresses. */
-	unsigned char **base; /* of each layer */
-	uint64_t page_stride, row_stride;
-	uint32_t page_rows;
 };
-
-/* The row of `slot` in a layer: bfloat16 numbers. */
-static inline uint16_t *row_at(const struct rows *rows, int layer, int32_t slot)
-{
-	uint32_t page = (uint32_t)slot / rows->page_rows, at = (uint32_t)slot % rows->page_rows;
-
-	return (uint16_t *)(rows->base[layer] + page * rows->page_stride + at * rows->row_stride);
-}
 
 #endif

@@ -12,7 +12,13 @@ struct counts {
 	uint64_t page_hits, hot_hits, misses, repeats, staged, victims;
 	uint64_t entries; /* selected rows: the first four */
 	uint64_t bytes_to_device, bytes_to_host;
+	const char *backend;
 };
+
+static const char *backend_name(uint32_t backend)
+{
+	return backend == DHS_BACKEND_CUDA ? "cuda" : "host";
+}
 
 static struct counts count(struct run *run, struct kv_places *places)
 {
@@ -31,6 +37,7 @@ static struct counts count(struct run *run, struct kv_places *places)
 	c.entries = c.page_hits + c.hot_hits + c.misses + c.repeats;
 	c.bytes_to_device = now.fetched_bytes - since->fetched_bytes;
 	c.bytes_to_host = now.backup_bytes - since->backup_bytes;
+	c.backend = backend_name(now.backend);
 	return c;
 }
 
@@ -95,6 +102,7 @@ void print_table(struct run *run)
 	struct kv_places places;
 	struct counts c = count(run, &places);
 
+	printf("backend     %s\n", c.backend);
 	printf("policy      %s", policy_name(o->kv.policy));
 	if (o->kv.policy != DHS_POLICY_FULL)
 		printf(", %s hot and %s tail rows a session", grouped(o->kv.hot_rows),
@@ -178,6 +186,7 @@ void print_json(struct run *run)
 	json_object_object_add(all, "text", json_text(run_text(run, 0), run->tokens));
 	json_object_object_add(all, "texts", texts);
 	json_object_object_add(all, "policy", json_object_new_string(policy_name(o->kv.policy)));
+	json_object_object_add(all, "backend", json_object_new_string(c.backend));
 	put(all, "sessions", (uint64_t)o->sessions);
 	put(all, "prompt_rows", (uint64_t)(run->length - run->tokens));
 	put(all, "tokens", (uint64_t)run->tokens);

@@ -167,8 +167,9 @@ enum { DHS_LOG_ERROR = 1, DHS_LOG_WARNING = 2, DHS_LOG_INFO = 3 };
 typedef void (*dhs_log_fn)(void *arg, uint32_t level, const char *text);
 
 enum {
-	DHS_BACKEND_AUTO = 0, /* the best that this build and machine have */
-	DHS_BACKEND_HOST = 1  /* ordinary memory and the processor */
+	DHS_BACKEND_AUTO = 0, /* cuda where there is a GPU and no dhs_host is given, else host */
+	DHS_BACKEND_HOST = 1, /* ordinary memory and the processor */
+	DHS_BACKEND_CUDA = 2  /* an NVIDIA GPU, compute capability 8.0 or newer */
 };
 
 enum {
@@ -185,7 +186,8 @@ enum {
 };
 
 enum {
-	DHS_CONTEXT_TAIL_ROWS = 1 /* tail_rows counts though it is 0 */
+	DHS_CONTEXT_TAIL_ROWS = 1, /* tail_rows counts though it is 0 */
+	DHS_CONTEXT_DEVICE = 2     /* device counts, also as 0 */
 };
 
 typedef struct dhs_context_options {
@@ -209,6 +211,8 @@ typedef struct dhs_context_options {
 	const dhs_allocator *allocator; /* NULL: the C library's; copied */
 	dhs_log_fn log;            /* NULL: silent */
 	void *log_arg;
+	int32_t device;            /* cuda: which GPU (see flags); else the current one */
+	uint32_t reserved;         /* 0 */
 } dhs_context_options;
 
 /* What a context or a batch takes, exactly. */

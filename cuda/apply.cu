@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+/* The start of a step: block 0 takes the batch's entries, each other block one
+ * session's changes. */
+#include "kernels.cuh"
+
+namespace {
+
+constexpr unsigned threads = 256;
+
+__device__ void drop_hot_rows(const dhs_world &world, uint32_t index, int32_t from)
+{
+	const dhs_geometry &g = world.geometry;
+
+	for (size_t i = threadIdx.x; i < size_t(g.groups) * g.hot_rows; i += threads) {
+		size_t at = size_t(index) * g.groups * g.hot_rows + i;
+		size_t map = (size_t(index) * g.groups + i / g.hot_rows) * g.max_rows;
+		int32_t row = world.tables.hot_row[at];
+
+		if (row > from) {
+			world.tables.hot_map[map + row - 1] = 0;
+			world.tables.hot_row[at] = 0;
+		}
+	}
+}
+
+__device__ void apply_patch(const dhs_world &world, const dhs_patch &p, const int32_t *data)
+{
+	const dhs_geometry &g = world.geometry;
+	const dhs_tables &t = world.tables;
+	size_t first = size_t(p.index) * g.max_pages + p.first_page;
+	const int32_t *hot = data + 2 * size_t(p.pages);
+
+	if (p.drop_from >= 0)
+		drop_hot_rows(world, p.index, p.drop_from);
+	if (p.length >= 0 && threadIdx.x == 0)
+		t.length[p.index] = p.length;
+	for (uint32_t i = threadIdx.x; i < uint32_t(p.pages); i += threads) {
+		t.page[first + i] = data[i];
+		t.host_page[first + i] = data[p.pages + i];
+	}
+	for (uint32_t i = threadIdx.x; p.hot_pages && i < g.hot_rows; i += threads)
+		t.hot_slot[size_t(p.index) * g.hot_rows + i] =
+			hot[i / g.page_rows] * int32_t(g.page_rows) + int32_t(i % g.page_rows);
+}
+
+__device__ void take_entries(const dhs_world &world, dhs_batch_state *batch,
+                             const dhs_upload &upload)
+{
+	for (uint32_t i = threadIdx.x; i < batch->max_sessions; i += threads) {
+		if (i < upload.count)
+			batch->entry[i] = upload.entry[i];
+		batch->session_index[i] = i < upload.count ? upload.entry[i].index : -1;
+	}
+	for (uint32_t i = threadIdx.x; i < world.geometry.groups; i += threads)
+		batch->group_buffer[i] = 0;
+	if (threadIdx.x)
+		return;
+	batch->count = upload.count;
+	batch->queries = upload.queries;
+	batch->new_rows = upload.new_rows;
+	batch->in_flight = upload.in_flight;
+	batch->phase = DHS_BATCH_BEGUN;
+}
+
+__global__ void __launch_bounds__(threads)
+	apply_kernel(const __grid_constant__ dhs_world world, dhs_batch_state *batch,
+                 const __grid_constant__ dhs_upload upload)
+{
+	if (blockIdx.x == 0) {
+		take_entries(world, batch, upload);
+	} else {
+		dhs_patch p = upload.patch[blockIdx.x - 1];
+
+		apply_patch(world, p, upload.data + p.data);
+	}
+}
+
+} // namespace
+
+extern "C" cudaError_t dhs_cuda_apply(const dhs_world *world, dhs_batch_state *batch,
+                                      const dhs_upload *upload, cudaStream_t stream)
+{
+	return dhs::launch(apply_kernel, dim3(1 + upload->patches), threads, 0, stream, *world, batch,
+	                   *upload);
+}
