@@ -307,7 +307,7 @@ START_TEST(test_told_policy)
 
 	open_policy(&rig, 0, _i < 3 ? policies[_i] : DHS_POLICY_DEFAULT);
 	stats = rig_stats(&rig);
-	ck_assert_uint_eq(stats.backend, DHS_BACKEND_HOST);
+	ck_assert_uint_eq(stats.backend, rig.device.backend);
 	ck_assert_uint_eq(stats.policy, _i < 3 ? policies[_i] : DHS_POLICY_ADAPTIVE);
 	rig_close(&rig);
 }

@@ -289,7 +289,7 @@ static int cuda_copy(struct device *device, dhs_stream stream, void *to, const v
 {
 	int rc = hold_up(owner_of(device), stream);
 
-	return rc ? rc : ANSWER(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+	return rc ? rc : ANSWER(device_kernel_copy(to, from, bytes, stream));
 }
 
 static int cuda_rows(struct device *device, const struct device_rows *rows, bool write,

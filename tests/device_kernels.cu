@@ -39,6 +39,12 @@ __global__ void rows_kernel(device_rows r, bool write)
 	}
 }
 
+__global__ void copy_kernel(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+	for (size_t i = threadIdx.x; i < bytes; i += blockDim.x)
+		to[i] = from[i];
+}
+
 /* A warp an entry. */
 template <bool write> __global__ void stamps_kernel(device_stamps t, uint32_t *wrong)
 {
@@ -112,6 +118,14 @@ extern "C" cudaError_t device_kernel_rows(const device_rows *rows, bool write, c
 	if (!rows->count || !rows->some)
 		return cudaSuccess;
 	rows_kernel<<<dim3(rows->count, rows->some), 64, 0, stream>>>(*rows, write);
+	return cudaGetLastError();
+}
+
+extern "C" cudaError_t device_kernel_copy(void *to, const void *from, size_t bytes,
+                                          cudaStream_t stream)
+{
+	copy_kernel<<<1, 256, 0, stream>>>(static_cast<unsigned char *>(to),
+	                                   static_cast<const unsigned char *>(from), bytes);
 	return cudaGetLastError();
 }
 

@@ -10,6 +10,9 @@
 #include <driver_types.h>
 
 cudaError_t device_kernel_rows(const struct device_rows *rows, bool write, cudaStream_t stream);
+/* A copy that never makes the caller wait, as one between pieces of host memory would. */
+cudaError_t device_kernel_copy(void *to, const void *from, size_t bytes, cudaStream_t stream);
+
 /* Rows of one segment, stamped with session, position and layer. */
 struct device_stamps {
 	const dhs_place *place; /* device memory, [layers] */

@@ -217,6 +217,7 @@ static uint64_t rig_seed(const struct rig *rig)
 void rig_default(struct rig *rig)
 {
 	memset(rig, 0, sizeof(*rig));
+	device_watch(NULL); /* a test that failed may have left one */
 	memory_open(&rig->memory);
 	memory_open(&rig->host_memory);
 	rig->segment[0].bytes = 64;
