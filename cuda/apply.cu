@@ -5,7 +5,8 @@
  * session's changes. */
 #include "kernels.cuh"
 
-namespace {
+namespace
+{
 
 constexpr unsigned threads = 256;
 
@@ -78,6 +79,11 @@ __global__ void __launch_bounds__(threads)
 }
 
 } // namespace
+
+extern "C" cudaError_t dhs_cuda_apply_load()
+{
+	return dhs::load(apply_kernel);
+}
 
 extern "C" cudaError_t dhs_cuda_apply(const dhs_world *world, dhs_batch_state *batch,
                                       const dhs_upload *upload, cudaStream_t stream)

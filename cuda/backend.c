@@ -60,12 +60,12 @@ static void leave(const struct device *d, struct entered e)
 }
 
 /* Runs one expression on the device and gives its error code. */
-#define ON(d, expression) \
-	__extension__({ \
-		struct entered entered_ = enter(d); \
-		cudaError_t rc_ = (expression); \
-		leave(d, entered_); \
-		rc_; \
+#define ON(d, expression)                                                                          \
+	__extension__({                                                                                \
+		struct entered entered_ = enter(d);                                                        \
+		cudaError_t rc_ = (expression);                                                            \
+		leave(d, entered_);                                                                        \
+		rc_;                                                                                       \
 	})
 
 /* ---- open and close ---- */
@@ -138,8 +138,17 @@ static void device_idle(void *device)
 static int device_prepare(void *device, const struct dhs_world *world)
 {
 	struct device *d = device;
+	int rc = check("apply", ON(d, dhs_cuda_apply_load()));
 
-	return check("cudaFuncSetAttribute", ON(d, dhs_cuda_plan_prepare(world)));
+	if (rc == DHS_OK)
+		rc = check("slots", ON(d, dhs_cuda_slots_load()));
+	if (rc == DHS_OK)
+		rc = check("plan", ON(d, dhs_cuda_plan_load()));
+	if (rc == DHS_OK)
+		rc = check("fetch", ON(d, dhs_cuda_fetch_load(world)));
+	if (rc == DHS_OK)
+		rc = check("commit", ON(d, dhs_cuda_commit_load(world)));
+	return rc ? rc : check("copy", ON(d, dhs_cuda_copy_load(world)));
 }
 
 /* ---- memory ---- */
@@ -170,7 +179,8 @@ static void memory_free(void *device, const dhs_allocator *allocator, uint32_t k
                         size_t bytes)
 {
 	struct device *d = device;
-	cudaError_t rc = kind == DHS_MEMORY_DEVICE ? ON(d, cudaFree(memory)) : ON(d, cudaFreeHost(memory));
+	cudaError_t rc =
+		kind == DHS_MEMORY_DEVICE ? ON(d, cudaFree(memory)) : ON(d, cudaFreeHost(memory));
 
 	(void)allocator;
 	(void)bytes;
@@ -235,7 +245,8 @@ static int stream_new(void *device, dhs_stream *stream)
 {
 	struct device *d = device;
 
-	return check("cudaStreamCreate", ON(d, cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking)));
+	return check("cudaStreamCreate",
+	             ON(d, cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking)));
 }
 
 static void stream_free(void *device, dhs_stream stream)
@@ -310,7 +321,8 @@ static int event_sync(void *device, dhs_event event)
 static int apply(void *device, const struct dhs_world *world, struct dhs_batch_state *batch,
                  const struct dhs_upload *upload, dhs_stream stream)
 {
-	return check("apply", ON((struct device *)device, dhs_cuda_apply(world, batch, upload, stream)));
+	return check("apply",
+	             ON((struct device *)device, dhs_cuda_apply(world, batch, upload, stream)));
 }
 
 static int slots(void *device, const struct dhs_world *world, struct dhs_batch_state *batch,
@@ -323,8 +335,8 @@ static int slots(void *device, const struct dhs_world *world, struct dhs_batch_s
 static int plan(void *device, const struct dhs_world *world, struct dhs_batch_state *batch,
                 uint32_t group, const dhs_selection *selection, dhs_stream stream)
 {
-	return check("plan", ON((struct device *)device,
-	                        dhs_cuda_plan(world, batch, group, selection, stream)));
+	return check(
+		"plan", ON((struct device *)device, dhs_cuda_plan(world, batch, group, selection, stream)));
 }
 
 static int fetch(void *device, const struct dhs_world *world, struct dhs_batch_state *batch,

@@ -7,14 +7,15 @@
  */
 #include "kernels.cuh"
 
-namespace {
+namespace
+{
 
 constexpr unsigned threads = 128;
 constexpr unsigned group_blocks = 32;
 
 /* Never past the new rows, nor past what places are reserved for. */
-__device__ int32_t kept_of(const dhs_world &world, const dhs_batch_state *batch,
-                           uint32_t sessions, const int32_t *kept, uint32_t e)
+__device__ int32_t kept_of(const dhs_world &world, const dhs_batch_state *batch, uint32_t sessions,
+                           const int32_t *kept, uint32_t e)
 {
 	dhs_world_entry entry = batch->entry[e];
 	int32_t n, room;
@@ -119,6 +120,15 @@ __global__ void report_kernel(const __grid_constant__ dhs_world world, dhs_batch
 
 } // namespace
 
+extern "C" cudaError_t dhs_cuda_commit_load(const dhs_world *world)
+{
+	cudaError_t rc = dhs::load(report_kernel);
+
+	return rc != cudaSuccess ? rc : dhs::with_unit(world->geometry.unit, [](auto unit) {
+		return dhs::load(commit_kernel<decltype(unit)>);
+	});
+}
+
 extern "C" cudaError_t dhs_cuda_commit(const dhs_world *world, dhs_batch_state *batch,
                                        uint32_t sessions, const int32_t *kept, cudaStream_t stream)
 {
@@ -126,8 +136,9 @@ extern "C" cudaError_t dhs_cuda_commit(const dhs_world *world, dhs_batch_state *
 	uint32_t wide = !g.mirror ? 1 : g.groups < group_blocks ? g.groups : group_blocks;
 
 	return dhs::with_unit(g.unit, [&](auto unit) {
-		return dhs::launch(commit_kernel<decltype(unit)>, dim3(g.mirror && sessions ? sessions : 1, wide), threads,
-		                   0, stream, *world, batch, sessions, kept);
+		return dhs::launch(commit_kernel<decltype(unit)>,
+		                   dim3(g.mirror && sessions ? sessions : 1, wide), threads, 0, stream,
+		                   *world, batch, sessions, kept);
 	});
 }
 

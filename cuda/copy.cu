@@ -5,7 +5,8 @@
  * kernel's arguments, a piece at a time. */
 #include "kernels.cuh"
 
-namespace {
+namespace
+{
 
 constexpr unsigned threads = 256;
 constexpr uint32_t pieces = 64;
@@ -35,15 +36,24 @@ cudaError_t copy(const dhs_world *world, const copies &c, cudaStream_t stream)
 	uint32_t groups = world->geometry.groups < 32 ? world->geometry.groups : 32;
 
 	return dhs::with_unit(world->geometry.unit, [&](auto unit) {
-		return dhs::launch(copy_kernel<decltype(unit), way>, dim3(c.count, groups), threads, 0, stream,
-		                   *world, c);
+		return dhs::launch(copy_kernel<decltype(unit), way>, dim3(c.count, groups), threads, 0,
+		                   stream, *world, c);
 	});
 }
 
 } // namespace
 
-extern "C" cudaError_t dhs_cuda_copy(const dhs_world *world, dhs_copy_way way,
-                                     const dhs_copy *list, uint32_t count, cudaStream_t stream)
+extern "C" cudaError_t dhs_cuda_copy_load(const dhs_world *world)
+{
+	return dhs::with_unit(world->geometry.unit, [](auto unit) {
+		cudaError_t rc = dhs::load(copy_kernel<decltype(unit), DHS_COPY_TO_HOST>);
+
+		return rc != cudaSuccess ? rc : dhs::load(copy_kernel<decltype(unit), DHS_COPY_TO_DEVICE>);
+	});
+}
+
+extern "C" cudaError_t dhs_cuda_copy(const dhs_world *world, dhs_copy_way way, const dhs_copy *list,
+                                     uint32_t count, cudaStream_t stream)
 {
 	cudaError_t rc = cudaSuccess;
 

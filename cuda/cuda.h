@@ -9,12 +9,19 @@
 
 #include <driver_types.h>
 
+/* Before any stream is busy, once a device: no later call waits for a kernel to be loaded,
+ * and plan may use the shared memory that it needs. */
+cudaError_t dhs_cuda_apply_load(void);
+cudaError_t dhs_cuda_slots_load(void);
+cudaError_t dhs_cuda_plan_load(void);
+cudaError_t dhs_cuda_fetch_load(const struct dhs_world *world);
+cudaError_t dhs_cuda_commit_load(const struct dhs_world *world);
+cudaError_t dhs_cuda_copy_load(const struct dhs_world *world);
+
 cudaError_t dhs_cuda_apply(const struct dhs_world *world, struct dhs_batch_state *batch,
                            const struct dhs_upload *upload, cudaStream_t stream);
 cudaError_t dhs_cuda_slots(const struct dhs_world *world, struct dhs_batch_state *batch,
                            uint32_t sessions, uint32_t rows, int32_t *out, cudaStream_t stream);
-/* Once a device and process: lets plan use the shared memory that it needs. */
-cudaError_t dhs_cuda_plan_prepare(const struct dhs_world *world);
 cudaError_t dhs_cuda_plan(const struct dhs_world *world, struct dhs_batch_state *batch,
                           uint32_t group, const dhs_selection *selection, cudaStream_t stream);
 cudaError_t dhs_cuda_fetch(const struct dhs_world *world, struct dhs_batch_state *batch,

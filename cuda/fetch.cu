@@ -7,7 +7,8 @@
  */
 #include "kernels.cuh"
 
-namespace {
+namespace
+{
 
 constexpr unsigned threads = 1024;
 /* A handful saturates the link; more would only take the GPU from others. */
@@ -76,16 +77,16 @@ __device__ void note(const dhs_world &world, dhs_batch_state *batch, uint32_t gr
 	const uint32_t *start = batch->miss_start + size_t(buffer) * (batch->max_sessions + 1);
 
 	if (threadIdx.x == 0) {
-		complete = all_fetched(batch->fetched + size_t(buffer) * world.geometry.layer_words, first, layers,
-		                       dhs::group_layers(world.geometry, group));
+		complete = all_fetched(batch->fetched + size_t(buffer) * world.geometry.layer_words, first,
+		                       layers, dhs::group_layers(world.geometry, group));
 		dhs::count(&batch->counts.fetched_bytes,
 		           uint64_t(start[batch->count]) * layers * world.geometry.row_bytes);
 	}
 	__syncthreads();
 	for (uint32_t e = threadIdx.x; complete && e < batch->count; e += threads)
 		if (n[e])
-			world.tables.plan[size_t(batch->entry[e].index) * world.geometry.groups + group].missed =
-				0;
+			world.tables.plan[size_t(batch->entry[e].index) * world.geometry.groups + group]
+				.missed = 0;
 }
 
 template <typename Unit>
@@ -112,6 +113,12 @@ __global__ void __launch_bounds__(threads)
 }
 
 } // namespace
+
+extern "C" cudaError_t dhs_cuda_fetch_load(const dhs_world *world)
+{
+	return dhs::with_unit(world->geometry.unit,
+	                      [](auto unit) { return dhs::load(fetch_kernel<decltype(unit)>); });
+}
 
 extern "C" cudaError_t dhs_cuda_fetch(const dhs_world *world, dhs_batch_state *batch,
                                       uint32_t group, uint32_t first, uint32_t layers,

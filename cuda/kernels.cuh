@@ -15,7 +15,8 @@ extern "C" {
 #include "cuda.h"
 }
 
-namespace dhs {
+namespace dhs
+{
 
 constexpr unsigned warp_size = 32;
 
@@ -31,6 +32,14 @@ inline cudaError_t launch(void (*kernel)(Formal...), dim3 grid, unsigned block, 
 	config.dynamicSmemBytes = shared;
 	config.stream = stream;
 	return cudaLaunchKernelEx(&config, kernel, Formal(actual)...);
+}
+
+/* Loads a kernel now: its first launch would otherwise, and wait for the device. */
+template <typename... Formal> inline cudaError_t load(void (*kernel)(Formal...))
+{
+	cudaFuncAttributes attributes;
+
+	return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(kernel));
 }
 
 __device__ inline uint32_t group_layers(const dhs_geometry &g, uint32_t group)
@@ -81,9 +90,8 @@ __device__ inline void copy_row(const dhs_geometry &g, uint32_t group, uint32_t 
 			to[i] = nullptr;
 			if (u + i * warp_size < units) {
 				Unit *in_record = reinterpret_cast<Unit *>(record) + u + i * warp_size;
-				Unit *in_pool = reinterpret_cast<Unit *>(
-					pool_address(g, g.group_first[group] + first + layer, unit * sizeof(Unit), page,
-				                 offset));
+				Unit *in_pool = reinterpret_cast<Unit *>(pool_address(
+					g, g.group_first[group] + first + layer, unit * sizeof(Unit), page, offset));
 
 				to[i] = way == DHS_COPY_TO_HOST ? in_record : in_pool;
 				value[i] = way == DHS_COPY_TO_HOST ? *in_pool : *in_record;

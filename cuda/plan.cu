@@ -10,7 +10,8 @@
  */
 #include "victim.cuh"
 
-namespace {
+namespace
+{
 
 using dhs::plan_threads;
 using dhs::warp_size;
@@ -44,7 +45,7 @@ struct planned {
 	dhs::hot_cache hot;
 	dhs_plan_state *state;
 	const int32_t *page;
-	uint32_t rows;    /* positions below this are the history */
+	uint32_t rows; /* positions below this are the history */
 	const int32_t *selected;
 	int32_t *slots;
 	uint32_t entries; /* of the selection */
@@ -378,16 +379,18 @@ size_t window_bytes(const dhs_world *world)
 
 } // namespace
 
-extern "C" cudaError_t dhs_cuda_plan_prepare(const dhs_world *world)
+extern "C" cudaError_t dhs_cuda_plan_load()
 {
-	(void)world;
-	return cudaFuncSetAttribute(plan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-	                            int(2 * sizeof(uint32_t) * window_words));
+	cudaError_t rc = dhs::load(plan_kernel);
+
+	return rc != cudaSuccess
+	           ? rc
+	           : cudaFuncSetAttribute(plan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+	                                  int(2 * sizeof(uint32_t) * window_words));
 }
 
-extern "C" cudaError_t dhs_cuda_plan(const dhs_world *world, dhs_batch_state *batch,
-                                     uint32_t group, const dhs_selection *selection,
-                                     cudaStream_t stream)
+extern "C" cudaError_t dhs_cuda_plan(const dhs_world *world, dhs_batch_state *batch, uint32_t group,
+                                     const dhs_selection *selection, cudaStream_t stream)
 {
 	return dhs::launch(plan_kernel, dim3(selection->sessions), plan_threads, window_bytes(world),
 	                   stream, *world, batch, group, *selection);

@@ -4,7 +4,8 @@
 /* Where the new rows of a step are written. */
 #include "kernels.cuh"
 
-namespace {
+namespace
+{
 
 constexpr unsigned threads = 256;
 
@@ -17,8 +18,8 @@ __device__ int32_t new_row_slot(const dhs_world &world, const dhs_world_entry &e
 }
 
 __global__ void __launch_bounds__(threads)
-	slots_kernel(const __grid_constant__ dhs_world world, dhs_batch_state *batch,
-                 uint32_t sessions, uint32_t rows, int32_t *out)
+	slots_kernel(const __grid_constant__ dhs_world world, dhs_batch_state *batch, uint32_t sessions,
+                 uint32_t rows, int32_t *out)
 {
 	uint32_t i = blockIdx.x * threads + threadIdx.x, e = i / rows;
 	bool open = batch->phase == DHS_BATCH_BEGUN;
@@ -42,6 +43,11 @@ __global__ void __launch_bounds__(threads)
 }
 
 } // namespace
+
+extern "C" cudaError_t dhs_cuda_slots_load()
+{
+	return dhs::load(slots_kernel);
+}
 
 extern "C" cudaError_t dhs_cuda_slots(const dhs_world *world, dhs_batch_state *batch,
                                       uint32_t sessions, uint32_t rows, int32_t *out,

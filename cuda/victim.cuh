@@ -14,7 +14,8 @@
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 
-namespace dhs {
+namespace dhs
+{
 
 constexpr unsigned plan_threads = 1024;
 
@@ -28,7 +29,8 @@ struct hot_cache {
 	uint32_t now;  /* this plan's number */
 };
 
-class victims {
+class victims
+{
 	using scan = cub::BlockScan<uint32_t, plan_threads>;
 	using reduce = cub::BlockReduce<uint32_t, plan_threads>;
 	static constexpr uint32_t digit_bits = 8, digits = 1 << digit_bits;
@@ -89,7 +91,8 @@ class victims {
 
 	__device__ uint32_t max(uint32_t value)
 	{
-		value = reduce(s.reduce).Reduce(value, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+		value =
+			reduce(s.reduce).Reduce(value, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
 		return all(value);
 	}
 
