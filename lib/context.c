@@ -713,12 +713,21 @@ int dhs_handle_check(const char *call, const char *name, const dhs_context *cont
 	return DHS_OK;
 }
 
+int dhs_stream_check(const char *call, dhs_context *context, dhs_stream stream, int *capturing)
+{
+	int rc = context->ops->stream_check(context->device, stream, capturing);
+
+	if (rc == DHS_ERR_ARGUMENT)
+		return dhs_fail(rc, "%s: stream %p is not of the context's device", call, (void *)stream);
+	return rc ? dhs_context_lose(context, call, rc) : DHS_OK;
+}
+
 int dhs_stream_ready(const char *call, dhs_context *context, dhs_stream stream)
 {
-	int capturing, rc = context->ops->stream_check(context->device, stream, &capturing);
+	int capturing, rc = dhs_stream_check(call, context, stream, &capturing);
 
 	if (rc)
-		return dhs_fail(rc, "%s: stream %p is not of the context's device", call, (void *)stream);
+		return rc;
 	if (capturing)
 		return dhs_fail(DHS_ERR_CAPTURING, "%s: the stream is being captured", call);
 	return DHS_OK;

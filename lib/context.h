@@ -113,6 +113,9 @@ struct dhs_batch {
 /* The start of every call: a live context whose device is not lost. */
 int dhs_context_check(const char *call, const dhs_context *context);
 int dhs_batch_check(const char *call, const dhs_batch *batch);
+/* Whether the stream is being captured; DHS_ERR_ARGUMENT if it is not the device's, and a
+ * device that cannot say is lost. */
+int dhs_stream_check(const char *call, dhs_context *context, dhs_stream stream, int *capturing);
 /* The stream is the device's and not being captured. */
 int dhs_stream_ready(const char *call, dhs_context *context, dhs_stream stream);
 /* A failure of the backend after something was changed: the device is lost. */

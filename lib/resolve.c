@@ -20,9 +20,9 @@ static int check_call(const char *call, dhs_batch *batch, uint32_t *sessions, dh
 	if (rc)
 		return rc;
 	context = batch->context;
-	rc = context->ops->stream_check(context->device, stream, captured);
+	rc = dhs_stream_check(call, context, stream, captured);
 	if (rc)
-		return dhs_fail(rc, "%s: stream %p is not of the context's device", call, (void *)stream);
+		return rc;
 	if (!*captured && !batch->current)
 		return dhs_fail(DHS_ERR_ORDER, "%s: the batch has no begun step", call);
 	if (!*captured && !dhs_work_open(batch->last))

@@ -701,7 +701,7 @@ static int report(dhs_context *context, struct dhs_step_record *step)
 
 	if (step->batch->last != step->work)
 		return DHS_OK;
-	if (context->ops->stream_check(context->device, step->work->stream, &capturing) == DHS_OK)
+	if (dhs_stream_check("dhs_step_abort", context, step->work->stream, &capturing) == DHS_OK)
 		rc = context->ops->report(context->device, &context->world, step->batch->state,
 		                          step->number % DHS_MAX_STEPS_IN_FLIGHT, step->work->stream);
 	if (rc)

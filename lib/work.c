@@ -168,32 +168,31 @@ int dhs_work_record(dhs_context *context, struct dhs_work *work)
 	return ended(context, work, DHS_WORK_RECORDED);
 }
 
-static int stream_gone(dhs_context *context, const struct dhs_work *work, int *capturing)
-{
-	return context->ops->stream_check(context->device, work->stream, capturing) != DHS_OK;
-}
-
 int dhs_work_end_ready(const char *call, dhs_context *context, const struct dhs_work *work)
 {
-	int capturing = 0;
+	int capturing = 0, rc = dhs_stream_check(call, context, work->stream, &capturing);
 
-	if (!stream_gone(context, work, &capturing) && capturing)
+	if (rc == DHS_OK && capturing)
 		return dhs_fail(DHS_ERR_CAPTURING, "%s: the stream of the work to end is being captured",
 		                call);
-	return DHS_OK;
+	/* A stream that is gone has run what was on it. */
+	return rc == DHS_ERR_ARGUMENT ? DHS_OK : rc;
 }
 
 int dhs_work_end(const char *call, dhs_context *context, struct dhs_work *work)
 {
-	int capturing = 0, rc;
+	int capturing = 0, rc = dhs_stream_check(call, context, work->stream, &capturing);
 
-	if (!stream_gone(context, work, &capturing)) {
-		rc = dhs_work_record(context, work);
-		return rc ? dhs_context_lose(context, call, rc) : DHS_OK;
+	if (rc == DHS_ERR_ARGUMENT) {
+		dhs_context_log(context, DHS_LOG_WARNING, "%s: the stream of the work is gone: it has run",
+		                call);
+		return ended(context, work, DHS_WORK_PASSED);
 	}
-	dhs_context_log(context, DHS_LOG_WARNING, "%s: the stream of the work is gone: it has run",
-	                call);
-	return ended(context, work, DHS_WORK_PASSED);
+	if (rc == DHS_OK) {
+		rc = dhs_work_record(context, work);
+		rc = rc ? dhs_context_lose(context, call, rc) : DHS_OK;
+	}
+	return rc;
 }
 
 int dhs_work_wait(dhs_context *context, struct dhs_work *work, dhs_stream stream)
