@@ -40,12 +40,12 @@ struct device_rows {
 	const int32_t *slots;   /* device memory; those outside the pool are passed over */
 	unsigned char *bytes;   /* device memory */
 	const dhs_place *place; /* device memory, [layers][segments] */
+	const uint32_t *some;   /* device memory, [count] bits of layers; NULL: all of them */
 	uint32_t count;
 	uint32_t layers;
 	uint32_t segments;
 	uint32_t row_bytes;
-	uint32_t first, some; /* only these layers */
-	uint32_t slots_end;   /* of the pool */
+	uint32_t slots_end; /* of the pool */
 };
 
 struct device_ops {

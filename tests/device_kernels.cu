@@ -14,11 +14,11 @@ namespace
 __global__ void rows_kernel(device_rows r, bool write)
 {
 	int32_t slot = r.slots[blockIdx.x];
-	uint32_t layer = r.first + blockIdx.y, at = 0;
+	uint32_t layer = blockIdx.y, at = 0;
 	unsigned char *bytes =
 		r.bytes + (uint64_t(blockIdx.x) * r.layers + layer) * uint64_t(r.row_bytes);
 
-	if (slot < 0 || uint32_t(slot) >= r.slots_end)
+	if (slot < 0 || uint32_t(slot) >= r.slots_end || (r.some && !(r.some[blockIdx.x] >> layer & 1)))
 		return;
 	for (uint32_t s = 0; s < r.segments; s++) {
 		const dhs_place &p = r.place[layer * r.segments + s];
@@ -100,7 +100,7 @@ __global__ void delay_kernel(uint64_t time)
 
 __global__ void gate_kernel(const volatile uint32_t *flag)
 {
-	uint64_t end = nanoseconds() + 60000000000ull;
+	uint64_t end = nanoseconds() + 20000000000ull;
 
 	while (!*flag && nanoseconds() < end)
 		__nanosleep(1000);
@@ -115,9 +115,9 @@ __global__ void trap_kernel()
 
 extern "C" cudaError_t device_kernel_rows(const device_rows *rows, bool write, cudaStream_t stream)
 {
-	if (!rows->count || !rows->some)
+	if (!rows->count)
 		return cudaSuccess;
-	rows_kernel<<<dim3(rows->count, rows->some), 64, 0, stream>>>(*rows, write);
+	rows_kernel<<<dim3(rows->count, rows->layers), 64, 0, stream>>>(*rows, write);
 	return cudaGetLastError();
 }
 

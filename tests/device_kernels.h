@@ -43,7 +43,7 @@ cudaError_t device_kernel_check(const struct device_stamps *stamps, uint32_t *wr
                                 cudaStream_t stream);
 /* Holds the stream up for a while. */
 cudaError_t device_kernel_delay(uint32_t microseconds, cudaStream_t stream);
-/* Holds the stream up until *flag, in mapped memory, is not 0; gives up after a minute. */
+/* Holds the stream up until *flag, in mapped memory, is not 0; gives up after 20 seconds. */
 cudaError_t device_kernel_gate(const volatile uint32_t *flag, cudaStream_t stream);
 /* Stops the device for good: every later call of this process fails. */
 cudaError_t device_kernel_trap(cudaStream_t stream);

@@ -85,6 +85,7 @@ struct extension {
 /* Rows on their way to or from a pool that functions do not reach themselves. */
 struct tray {
 	int32_t *slot;
+	uint32_t *some;       /* layers that are looked at, a bit each */
 	unsigned char *bytes; /* as in struct device_rows, all layers */
 };
 
@@ -753,12 +754,14 @@ static void make_tray(struct tray *tray, uint32_t rows)
 	if (R->device.direct)
 		return;
 	tray->slot = device_zeroed(rows, sizeof(int32_t));
+	tray->some = device_zeroed(rows, sizeof(uint32_t));
 	tray->bytes = device_zeroed((size_t)rows * R->shape.layers, R->config.row_bytes);
 }
 
 static void drop_tray(struct tray *tray)
 {
 	device_free(tray->slot);
+	device_free(tray->some);
 	device_free(tray->bytes);
 }
 
@@ -778,8 +781,6 @@ static struct device_rows tray_rows(const struct tray *tray, const int32_t *slot
 		.layers = R->shape.layers,
 		.segments = R->shape.segments,
 		.row_bytes = R->config.row_bytes,
-		.first = 0,
-		.some = R->shape.layers,
 		.slots_end = R->config.device_pages * R->config.page_rows,
 	};
 }
@@ -822,16 +823,25 @@ static void check_row(const struct job *j, const struct model_want *w, struct sp
 		                           : "staging");
 }
 
+/* The layers in which a row must hold its bytes, a bit each. */
+static uint32_t layers_of(const struct job *j, const struct model_want *w)
+{
+	uint32_t first = first_layer(j->group), layers = R->config.group_layers[j->group];
+	uint32_t all = (1u << layers) - 1;
+
+	return (w->missed ? (uint32_t)j->layers & all : all) << first;
+}
+
 /* Entry `at` of what the job looks at. */
 static void check_bytes_of(const struct job *j, const struct model_want *w, int32_t slot,
                            uint32_t at, const char *what)
 {
-	uint32_t layers = R->config.group_layers[j->group], first = first_layer(j->group);
+	uint32_t layers = layers_of(j, w);
 	struct spot spot = { (uint64_t)slot, &j->batch->tray, at };
 
-	for (uint32_t l = 0; l < layers; l++)
-		if (!w->missed || j->layers >> l & 1)
-			check_row(j, w, spot, first + l, what);
+	for (uint32_t l = 0; l < R->shape.layers; l++)
+		if (layers >> l & 1)
+			check_row(j, w, spot, l, what);
 }
 
 static void run_view(struct job *j)
@@ -889,6 +899,18 @@ static void run_select(struct job *j)
 		b->rows[j->group][i] = GUARD_WORD;
 }
 
+/* Whether a plan's slot holds the row's bytes. */
+static int holds(const struct job *j, const struct model_want *w)
+{
+	return w->kind == MODEL_PAGE ? j->pages : w->kind == MODEL_PLACE && (w->hot || j->staging);
+}
+
+static void prepare_check(const struct job *j)
+{
+	for (uint32_t i = 0; i < j->plan->count; i++)
+		j->batch->tray.some[i] = holds(j, &j->plan->want[i]) ? layers_of(j, &j->plan->want[i]) : 0;
+}
+
 static void run_check(struct job *j)
 {
 	struct model_plan *p = j->plan;
@@ -900,7 +922,7 @@ static void run_check(struct job *j)
 		const struct model_want *w = &p->want[i];
 
 		see(j, w, slots[i], "plan", i / stride);
-		if (w->kind == MODEL_PAGE ? j->pages : w->kind == MODEL_PLACE && (w->hot || j->staging))
+		if (holds(j, w))
 			check_bytes_of(j, w, slots[i], i, "plan");
 	}
 	for (uint32_t i = p->count; i < j->batch->entries + GUARD; i++)
@@ -928,10 +950,12 @@ static int32_t again_slot(const struct job *j, uint32_t i)
 /* Puts the slots that a later look needs on the tray's list. */
 static void prepare_again(const struct job *j)
 {
-	int32_t *slot = j->batch->tray.slot;
+	const struct tray *tray = &j->batch->tray;
 
-	for (uint32_t i = 0; i < j->batch->entries; i++)
-		slot[i] = j->plan && i < j->plan->count ? again_slot(j, i) : -1;
+	for (uint32_t i = 0; i < j->batch->entries; i++) {
+		tray->slot[i] = j->plan && i < j->plan->count ? again_slot(j, i) : -1;
+		tray->some[i] = tray->slot[i] >= 0 ? layers_of(j, &j->plan->want[i]) : 0;
+	}
 }
 
 static void run_again(struct job *j)
@@ -1089,11 +1113,18 @@ static void launch(struct batch *b, struct job *j, dhs_stream stream)
 	launch_call(run_launch, b, j, stream);
 }
 
+/* Before the function of the job: what rows it will look at. */
 static void run_prepare(void *copy)
 {
 	const struct launch *l = copy;
+	const struct job *j = l->batch->first;
 
-	prepare_again(l->batch->first);
+	if (j && j->kind == JOB_CHECK)
+		prepare_check(j);
+	else if (j && j->kind == JOB_AGAIN)
+		prepare_again(j);
+	else
+		fail("the device runs work of a batch out of order");
 }
 
 static void bring_view(struct batch *b, dhs_stream stream)
@@ -1108,15 +1139,20 @@ static void bring_view(struct batch *b, dhs_stream stream)
 	                 sessions * from->page_stride));
 }
 
-static void bring_slots(struct batch *b, const struct op *op, dhs_stream stream)
+static void bring_rows(struct batch *b, const int32_t *slots, uint32_t count, dhs_stream stream)
 {
-	struct device_rows rows = tray_rows(&b->tray, b->slots[op->group], shape_count(b, &op->shape));
-	uint32_t pad = pad_place(b);
+	struct device_rows rows = tray_rows(&b->tray, slots, count);
 
-	rows.first = first_layer(op->group);
-	rows.some = R->config.group_layers[op->group];
+	rows.some = b->tray.some;
+	launch_call(run_prepare, b, NULL, stream);
 	must(device_rows_read(&R->device, &rows, stream));
-	rows = tray_rows(&b->tray, b->tray.slot + pad, 1);
+}
+
+static void bring_pad(struct batch *b, dhs_stream stream)
+{
+	uint32_t pad = pad_place(b);
+	struct device_rows rows = tray_rows(&b->tray, b->tray.slot + pad, 1);
+
 	rows.bytes += (size_t)pad * rows.layers * rows.row_bytes;
 	must(device_rows_read(&R->device, &rows, stream));
 }
@@ -1124,18 +1160,15 @@ static void bring_slots(struct batch *b, const struct op *op, dhs_stream stream)
 /* Before an operation's function, where it does not reach rows itself. */
 static void bring(struct batch *b, const struct op *op, dhs_stream stream)
 {
-	struct device_rows rows;
-
 	if (R->device.direct)
 		return;
 	if (op->kind == OP_VIEW)
 		bring_view(b, stream);
-	if (op->kind == OP_CHECK)
-		bring_slots(b, op, stream);
-	if (op->kind == OP_AGAIN) {
-		launch_call(run_prepare, b, NULL, stream);
-		rows = tray_rows(&b->tray, b->tray.slot, b->entries);
-		must(device_rows_read(&R->device, &rows, stream));
+	if (op->kind == OP_AGAIN)
+		bring_rows(b, b->tray.slot, b->entries, stream);
+	if (op->kind == OP_CHECK) {
+		bring_rows(b, b->slots[op->group], shape_count(b, &op->shape), stream);
+		bring_pad(b, stream);
 	}
 }
 
