@@ -97,7 +97,7 @@ struct shape {
 	uint32_t segment_place[MOST_SEGMENTS]; /* of the engine's packing, from the page's start */
 	uint64_t layer_bytes;                  /* of a page */
 	int packed;                            /* one buffer, page by page */
-	int library_packs;                     /* page_stride 0 */
+	int packed_by_library;                 /* page_stride 0 */
 	uint32_t streams;
 	uint64_t device_seed;
 	uint32_t aim; /* sessions that the engine likes to have */
@@ -1240,14 +1240,14 @@ static void choose_layout(struct model_config *c, struct shape *s)
 	uint64_t at = 0, stride = 0;
 	int side_by_side = chance(30);
 
-	s->library_packs = !c->engine_pool && chance(50);
+	s->packed_by_library = !c->engine_pool && chance(50);
 	for (uint32_t g = 0; g < s->segments; g++) {
 		dhs_segment *segment = &s->segment[g];
 
 		segment->row_stride = segment->bytes + (chance(30) ? 4 * below(5) : 0);
 		stride += segment->row_stride;
 	}
-	for (uint32_t g = 0; g < s->segments && !s->library_packs; g++) {
+	for (uint32_t g = 0; g < s->segments && !s->packed_by_library; g++) {
 		dhs_segment *segment = &s->segment[g];
 
 		segment->offset = at;
@@ -1258,7 +1258,7 @@ static void choose_layout(struct model_config *c, struct shape *s)
 	at = stride * c->page_rows + 4 * below(20);
 	s->layer_bytes = at;
 	s->packed = c->engine_pool && chance(50);
-	for (uint32_t g = 0; g < s->segments && !s->library_packs; g++)
+	for (uint32_t g = 0; g < s->segments && !s->packed_by_library; g++)
 		s->segment[g].page_stride = s->packed ? at * s->layers : at;
 	for (uint32_t g = 0; g < s->segments; g++)
 		if (s->segment[g].row_stride == s->segment[g].bytes && chance(50))
@@ -1442,7 +1442,7 @@ static void check_place(struct round *r, uint32_t layer, uint32_t g)
 	must(dhs_context_place(r->context, layer, g, p));
 	if (p->row_stride != stride || p->bytes != s->bytes || p->page_rows != r->config.page_rows)
 		fail("place of layer %u segment %u is wrong", layer, g);
-	if (!r->shape.library_packs && p->page_stride != s->page_stride)
+	if (!r->shape.packed_by_library && p->page_stride != s->page_stride)
 		fail("page stride of layer %u segment %u is wrong", layer, g);
 	if (r->config.engine_pool &&
 	    (unsigned char *)p->base != (unsigned char *)r->pool_base[layer][g] + s->offset)
