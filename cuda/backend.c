@@ -10,6 +10,7 @@
 #include "../lib/backend.h"
 
 #include "cuda.h"
+#include "range.h"
 
 #include "../lib/error.h"
 
@@ -18,7 +19,8 @@
 struct device {
 	int id;
 	dhs_allocator allocator;
-	cudaStream_t stream; /* for what is to be done at once */
+	struct dhs_cuda_driver driver; /* filled if the context uses it */
+	cudaStream_t stream;           /* for what is to be done at once */
 };
 
 /* ---- errors ---- */
@@ -223,6 +225,71 @@ static void *memory_address(void *device, void *memory)
 	return memory;
 }
 
+/* ---- memory at chosen addresses ---- */
+
+static int alias(const dhs_context_options *options)
+{
+	struct dhs_cuda_driver driver;
+	int id = options->device, count = 0, rc = cudaGetDeviceCount(&count);
+
+	if (rc == cudaSuccess && !(options->flags & DHS_CONTEXT_DEVICE))
+		rc = cudaGetDevice(&id);
+	if (rc != cudaSuccess || id < 0 || id >= count) {
+		cudaGetLastError();
+		return 1;
+	}
+	return dhs_cuda_range_can(id, &driver);
+}
+
+/* As ON, with the device made the current one of the driver, too. */
+#define ON_DRIVER(d, expression)                                                                   \
+	__extension__({                                                                                \
+		struct entered entered_ = enter(d);                                                        \
+		int rc_ = check("cudaSetDevice", cudaSetDevice((d)->id));                                  \
+		if (rc_ == DHS_OK)                                                                         \
+			rc_ = (expression);                                                                    \
+		leave(d, entered_);                                                                        \
+		rc_;                                                                                       \
+	})
+
+static int range_new(void *device, size_t bytes, void **range)
+{
+	struct device *d = device;
+
+	if (!dhs_cuda_range_can(d->id, &d->driver))
+		return dhs_fail(DHS_ERR_UNSUPPORTED,
+		                "the device cannot map memory at several addresses (see "
+		                "DHS_CONTEXT_POOL_STAGING)");
+	return ON_DRIVER(d, dhs_cuda_range_new(&d->driver, bytes, range));
+}
+
+static void range_free(void *device, void *range, size_t bytes)
+{
+	struct device *d = device;
+
+	ON_DRIVER(d, dhs_cuda_range_free(&d->driver, range, bytes));
+}
+
+static void range_unmap(void *device, void *const *at, uint32_t count, size_t bytes)
+{
+	struct device *d = device;
+
+	ON_DRIVER(d, dhs_cuda_range_unmap(&d->driver, at, count, bytes));
+}
+
+static int range_map(void *device, void *const *at, uint32_t count, size_t bytes, size_t zeroed)
+{
+	struct device *d = device;
+	int rc = ON_DRIVER(d, dhs_cuda_range_map(&d->driver, d->id, at, count, bytes));
+
+	if (rc)
+		return rc;
+	rc = memory_set(d, at[0], 0, zeroed);
+	if (rc)
+		range_unmap(d, at, count, bytes);
+	return rc;
+}
+
 /* ---- streams and events ---- */
 
 static int stream_check(void *device, dhs_stream stream, int *capturing)
@@ -377,6 +444,11 @@ const struct dhs_backend_ops dhs_backend_cuda = {
 	.memory_write = memory_write,
 	.memory_set = memory_set,
 	.memory_address = memory_address,
+	.alias = alias,
+	.range_new = range_new,
+	.range_free = range_free,
+	.range_map = range_map,
+	.range_unmap = range_unmap,
 	.stream_check = stream_check,
 	.stream_new = stream_new,
 	.stream_free = stream_free,

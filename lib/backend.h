@@ -35,6 +35,17 @@ struct dhs_backend_ops {
 	void (*memory_free)(void *device, const dhs_allocator *allocator, uint32_t kind, void *memory,
 	                    size_t bytes);
 
+	/* Memory at addresses of the caller's choice: see staging.h.  alias tells whether the
+	 * device of these options has it; where it is not here to be asked, that it does.
+	 * Addresses and bytes are multiples of DHS_WINDOW_BYTES. */
+	int (*alias)(const dhs_context_options *options);
+	int (*range_new)(void *device, size_t bytes, void **range);
+	void (*range_free)(void *device, void *range, size_t bytes);
+	/* One new memory of `bytes`, of which the first `zeroed` are 0 and the rest undefined,
+	 * seen at each of the addresses; and away with it, which no work may use any more. */
+	int (*range_map)(void *device, void *const *at, uint32_t count, size_t bytes, size_t zeroed);
+	void (*range_unmap)(void *device, void *const *at, uint32_t count, size_t bytes);
+
 	/* Fails for a stream that the device does not know. */
 	int (*stream_check)(void *device, dhs_stream stream, int *capturing);
 	int (*stream_new)(void *device, dhs_stream *stream);

@@ -167,7 +167,8 @@ int dhs_batch_required(const dhs_context_options *context, const dhs_batch_optio
 	struct dhs_blocks blocks = { 0 };
 	dhs_batch_options o;
 	struct dhs_geometry g;
-	int rc = dhs_context_geometry("dhs_batch_required: of the context", context, &g);
+	struct dhs_staging_shape staging;
+	int rc = dhs_context_geometry("dhs_batch_required: of the context", context, &g, &staging);
 
 	if (rc)
 		return rc;
@@ -180,21 +181,18 @@ int dhs_batch_required(const dhs_context_options *context, const dhs_batch_optio
 	if (rc)
 		return rc;
 	state_new(NULL, &g, &blocks, &o, &unused);
-	out.device_bytes = blocks.bytes[DHS_MEMORY_DEVICE];
+	if (!dhs_staging_bytes(&g, &staging, staging_pages(&g, &o), &out.staging_bytes))
+		return dhs_fail(
+			DHS_ERR_DEVICE_MEMORY,
+			"dhs_batch_required: options->staging_rows is %u; the staging would be past "
+			"2^60 bytes",
+			o.staging_rows);
+	out.device_bytes = blocks.bytes[DHS_MEMORY_DEVICE] + out.staging_bytes;
 	out.host_bytes = blocks.bytes[DHS_MEMORY_HOST];
 	out.staging_rows = o.staging_rows;
-	out.staging_pages = staging_pages(&g, &o);
+	out.staging_pages = staging.mapped ? 0 : staging_pages(&g, &o);
 	dhs_options_write(&out, sizeof(out), required);
 	return DHS_OK;
-}
-
-static int take_staging(dhs_context *context, dhs_batch *batch)
-{
-	for (uint32_t i = 0; i < batch->staging_pages; i++)
-		batch->staging_page[i] = dhs_pool_take_any(context);
-	return context->ops->memory_write(context->device, batch->copy.staging_page,
-	                                  batch->staging_page,
-	                                  batch->staging_pages * sizeof(*batch->staging_page));
 }
 
 static void batch_free(dhs_context *context, dhs_batch *batch)
@@ -202,24 +200,6 @@ static void batch_free(dhs_context *context, dhs_batch *batch)
 	dhs_blocks_free(context, &batch->blocks);
 	batch->magic = 0;
 	dhs_memory_free(&context->allocator, DHS_MEMORY_CONTROL, batch, sizeof(*batch));
-}
-
-static int staging_room(dhs_context *context, uint32_t pages)
-{
-	uint64_t room = dhs_residency_room(context, pages, 1);
-	struct dhs_work *copy;
-	int rc;
-
-	if (pages > room)
-		return dhs_fail(DHS_ERR_DEVICE_MEMORY,
-		                "dhs_batch_create: staging needs %u pages; %llu are free or optional",
-		                pages, (unsigned long long)room);
-	rc = dhs_residency_copy_new(context, &copy);
-	if (rc)
-		return rc;
-	dhs_residency_make_room(context, pages, 1, copy);
-	rc = dhs_residency_copy(context, copy);
-	return rc ? dhs_context_lose(context, "dhs_batch_create", rc) : DHS_OK;
 }
 
 static int batch_new(dhs_context *context, const dhs_batch_options *o, uint32_t pages,
@@ -236,7 +216,6 @@ static int batch_new(dhs_context *context, const dhs_batch_options *o, uint32_t 
 	batch->max_queries = o->max_queries;
 	batch->top_k = o->top_k;
 	batch->staging_rows = o->staging_rows;
-	batch->staging_pages = pages;
 	batch->fresh = 1;
 	batch->staging_page = dhs_blocks_new(context, &batch->blocks, DHS_MEMORY_CONTROL,
 	                                     pages * sizeof(*batch->staging_page), 1);
@@ -266,21 +245,19 @@ int dhs_batch_create(dhs_context *context, const dhs_batch_options *options, dhs
 		return rc;
 	pages = staging_pages(&context->world.geometry, &o);
 	context->works.call++;
-	if (pages > dhs_residency_room(context, pages, 1)) {
-		rc = staging_room(context, pages);
+	rc = dhs_staging_check(context, pages);
+	if (rc == DHS_OK)
+		rc = batch_new(context, &o, pages, &made);
+	if (rc == DHS_OK)
+		rc = dhs_staging_take(context, made, pages);
+	if (rc) {
+		if (made) {
+			dhs_staging_give(context, made);
+			batch_free(context, made);
+		}
 		dhs_stats_publish(context);
 		return rc;
 	}
-	rc = batch_new(context, &o, pages, &made);
-	if (rc)
-		return rc;
-	rc = staging_room(context, pages);
-	if (rc) {
-		batch_free(context, made);
-		return rc;
-	}
-	if (take_staging(context, made))
-		return dhs_context_lose(context, "dhs_batch_create", DHS_ERR_DEVICE);
 	made->next = context->batches;
 	context->batches = made;
 	dhs_stats_publish(context);
@@ -328,8 +305,7 @@ int dhs_batch_destroy(dhs_batch *batch)
 		rc = wait_for_steps(context, batch);
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < batch->staging_pages; i++)
-		dhs_pool_release(context, batch->staging_page[i]);
+	dhs_staging_give(context, batch);
 	dhs_work_unref(context, &batch->last);
 	for (link = &context->batches; *link != batch; link = &(*link)->next)
 		;
@@ -364,6 +340,7 @@ void dhs_batches_free(dhs_context *context)
 		dhs_batch *batch = context->batches;
 
 		context->batches = batch->next;
+		dhs_staging_give(context, batch);
 		batch_free(context, batch);
 	}
 }

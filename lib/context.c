@@ -12,6 +12,9 @@
 #define MOST_SESSIONS 65536
 #define MOST_NEW_ROWS 65536
 #define MOST_ROWS (1 << 30)
+/* What the queries of a session select together at most, as models are: 16 of 2,048. */
+#define STAGED_ROWS 32768
+#define KNOWN_FLAGS (DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE | DHS_CONTEXT_POOL_STAGING)
 /* Pool and tier of fewer bytes than this are not held against the machine's memory:
  * small contexts are to be made fast. */
 #define CHECKED_BYTES ((uint64_t)256 << 20)
@@ -26,8 +29,49 @@ struct setup {
 	struct dhs_layout_copy layout;
 	struct dhs_tier_shape tier;
 	uint32_t tail_pages, hot_pages;
+	struct dhs_staging_shape staging;
 	uint64_t pool_bytes;
 };
+
+/* ---- which backend ---- */
+
+#ifdef HAVE_CUDA
+
+static const struct dhs_backend_ops *backend_ops(uint32_t backend)
+{
+	return backend == DHS_BACKEND_CUDA ? &dhs_backend_cuda : &dhs_backend_host;
+}
+
+/* What auto means here and now. */
+static uint32_t best_backend(const dhs_context_options *o)
+{
+	return !o->host && dhs_backend_cuda_here() ? DHS_BACKEND_CUDA : DHS_BACKEND_HOST;
+}
+
+#else
+
+static const struct dhs_backend_ops *backend_ops(uint32_t backend)
+{
+	return backend == DHS_BACKEND_HOST ? &dhs_backend_host : NULL;
+}
+
+static uint32_t best_backend(const dhs_context_options *o)
+{
+	(void)o;
+	return DHS_BACKEND_HOST;
+}
+
+#endif
+
+static int choose_backend(const char *call, dhs_context_options *o)
+{
+	if (o->backend == DHS_BACKEND_AUTO)
+		o->backend = best_backend(o);
+	if (!backend_ops(o->backend))
+		return dhs_fail(DHS_ERR_UNSUPPORTED,
+		                "%s: options->backend is cuda; this library was built without it", call);
+	return DHS_OK;
+}
 
 /* ---- checks of options ---- */
 
@@ -35,15 +79,25 @@ static int check_choices(const char *call, dhs_context_options *o)
 {
 	int rc;
 
-	if (o->flags & ~(uint32_t)(DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE))
+	if (o->flags & ~(uint32_t)KNOWN_FLAGS)
 		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->flags is %#x; known flags are %#x", call,
-		                o->flags, DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE);
-	if (o->reserved || (o->device && !(o->flags & DHS_CONTEXT_DEVICE)))
+		                o->flags, KNOWN_FLAGS);
+	if (o->device && !(o->flags & DHS_CONTEXT_DEVICE))
+		return dhs_fail(DHS_ERR_ARGUMENT,
+		                "%s: options->device is %d; without DHS_CONTEXT_DEVICE it must be 0", call,
+		                o->device);
+	if (o->pool && o->flags & DHS_CONTEXT_POOL_STAGING)
 		return dhs_fail(
 			DHS_ERR_ARGUMENT,
-			"%s: options->device is %d and reserved %u; without DHS_CONTEXT_DEVICE both "
-			"must be 0",
-			call, o->device, o->reserved);
+			"%s: options->flags has DHS_CONTEXT_POOL_STAGING; in a pool of the engine's "
+			"staging is pages of the pool without it",
+			call);
+	if (o->max_staging_rows && (o->pool || o->flags & DHS_CONTEXT_POOL_STAGING))
+		return dhs_fail(
+			DHS_ERR_ARGUMENT,
+			"%s: options->max_staging_rows is %u; it must be 0 where staging is pages of "
+			"the pool",
+			call, o->max_staging_rows);
 	if (o->policy == DHS_POLICY_DEFAULT)
 		o->policy = DHS_POLICY_ADAPTIVE;
 	if (o->backup == DHS_BACKUP_DEFAULT)
@@ -154,7 +208,6 @@ static int check_sizes(const char *call, struct setup *u)
 		return dhs_fail(DHS_ERR_HOST_MEMORY,
 		                "%s: options->host_rows is %llu; the host tier would be past 2^60 bytes",
 		                call, (unsigned long long)u->o.host_rows);
-	u->pool_bytes = u->o.pool ? 0 : u->layout.page_stride * layers * u->o.device_pages;
 	return DHS_OK;
 }
 
@@ -180,6 +233,7 @@ static void fill_geometry(const struct setup *u, struct dhs_geometry *g)
 	g->mirror = g->tiered && u->o.backup == DHS_BACKUP_EAGER;
 	for (uint32_t i = 0; i < l->groups; i++)
 		most = dhs_max_u32(most, dhs_layout_group_layers(&u->layout, i));
+	g->most_layers = most;
 	g->layer_words = dhs_ceil_div(most, 32);
 	for (uint32_t i = 0; i < l->segments; i++) {
 		const dhs_segment *s = &u->layout.segment[i];
@@ -187,6 +241,27 @@ static void fill_geometry(const struct setup *u, struct dhs_geometry *g)
 		g->segment[i] = (struct dhs_world_segment){ s->page_stride, s->row_stride, s->bytes, at };
 		at += s->bytes;
 	}
+}
+
+/* Whether the staging of batches lies behind the pool. */
+static int stages_behind(const dhs_context_options *o)
+{
+	const struct dhs_backend_ops *ops =
+		backend_ops(o->backend == DHS_BACKEND_AUTO ? best_backend(o) : o->backend);
+
+	return !o->pool && !(o->flags & DHS_CONTEXT_POOL_STAGING) && (!ops || ops->alias(o));
+}
+
+static void fill_staging(struct setup *u, const struct dhs_geometry *g)
+{
+	uint64_t rows = dhs_min_u32(g->max_rows, STAGED_ROWS);
+
+	rows = u->o.max_staging_rows ? u->o.max_staging_rows : 2 * rows * g->max_sessions;
+	if (stages_behind(&u->o))
+		dhs_staging_shape(g, rows, &u->staging);
+	if (!u->o.pool)
+		u->pool_bytes =
+			g->layers * (u->staging.mapped ? u->staging.own : g->pages * u->layout.page_stride);
 }
 
 static int setup_read(const char *call, const char *name, const dhs_context_options *options,
@@ -228,6 +303,7 @@ static int setup_read(const char *call, const char *name, const dhs_context_opti
 		return rc;
 	fill_geometry(u, &shape);
 	dhs_tier_shape(&shape, o->host_rows, &u->tier);
+	fill_staging(u, &shape);
 	return DHS_OK;
 }
 
@@ -283,7 +359,7 @@ static void tables_new(dhs_context *context, struct dhs_blocks *blocks, struct d
 }
 
 int dhs_context_geometry(const char *call, const dhs_context_options *options,
-                         struct dhs_geometry *geometry)
+                         struct dhs_geometry *geometry, struct dhs_staging_shape *staging)
 {
 	struct setup u;
 	int rc = setup_read(call, "context", options, 1, &u);
@@ -291,6 +367,7 @@ int dhs_context_geometry(const char *call, const dhs_context_options *options,
 	*geometry = (struct dhs_geometry){ 0 };
 	if (rc == DHS_OK)
 		fill_geometry(&u, geometry);
+	*staging = u.staging;
 	return rc;
 }
 
@@ -339,20 +416,34 @@ static int check_machine(const char *call, const struct setup *u)
 	return DHS_OK;
 }
 
-/* The library's own pool: one block a layer, the reserved pages zeroed. */
+/* Where a layer of the library's own pool lies; NULL if there is no memory for it. */
+static unsigned char *layer_memory(dhs_context *context, uint32_t layer, size_t bytes)
+{
+	const struct dhs_staging *s = &context->staging;
+
+	if (s->range)
+		return s->range + layer * dhs_staging_span(&s->shape);
+	return dhs_blocks_new(context, &context->blocks, DHS_MEMORY_DEVICE, bytes,
+	                      context->reserved_pages != 0);
+}
+
+/* The library's own pool: one range or block a layer, the reserved pages zeroed. */
 static int pool_memory(dhs_context *context, const struct setup *u)
 {
 	const struct dhs_geometry *g = &context->world.geometry;
-	size_t bytes = (size_t)u->layout.page_stride * u->o.device_pages;
+	uint64_t stride = u->layout.page_stride;
+	int rc =
+		u->staging.mapped ? dhs_staging_open(context, &u->staging, u->o.reserved_pages) : DHS_OK;
 
+	if (rc)
+		return rc;
 	for (uint32_t layer = 0; layer < g->layers; layer++) {
-		unsigned char *memory = dhs_blocks_new(context, &context->blocks, DHS_MEMORY_DEVICE, bytes,
-		                                       u->o.reserved_pages != 0);
+		unsigned char *memory = layer_memory(context, layer, stride * u->o.device_pages);
 
 		if (!memory)
 			return dhs_fail(context->blocks.failed,
-			                "device_pages: no memory for layer %u of the pool (%zu bytes)", layer,
-			                bytes);
+			                "device_pages: no memory for layer %u of the pool (%llu bytes)", layer,
+			                (unsigned long long)(stride * u->o.device_pages));
 		for (uint32_t i = 0; i < g->segments; i++)
 			context->base[layer * g->segments + i] = memory + u->layout.segment[i].offset;
 	}
@@ -443,44 +534,6 @@ static int tables(dhs_context *context, const struct setup *u)
 	return tables_init(context);
 }
 
-#ifdef HAVE_CUDA
-
-static const struct dhs_backend_ops *backend_ops(uint32_t backend)
-{
-	return backend == DHS_BACKEND_CUDA ? &dhs_backend_cuda : &dhs_backend_host;
-}
-
-/* What auto means here and now. */
-static uint32_t best_backend(const dhs_context_options *o)
-{
-	return !o->host && dhs_backend_cuda_here() ? DHS_BACKEND_CUDA : DHS_BACKEND_HOST;
-}
-
-#else
-
-static const struct dhs_backend_ops *backend_ops(uint32_t backend)
-{
-	return backend == DHS_BACKEND_HOST ? &dhs_backend_host : NULL;
-}
-
-static uint32_t best_backend(const dhs_context_options *o)
-{
-	(void)o;
-	return DHS_BACKEND_HOST;
-}
-
-#endif
-
-static int choose_backend(const char *call, dhs_context_options *o)
-{
-	if (o->backend == DHS_BACKEND_AUTO)
-		o->backend = best_backend(o);
-	if (!backend_ops(o->backend))
-		return dhs_fail(DHS_ERR_UNSUPPORTED,
-		                "%s: options->backend is cuda; this library was built without it", call);
-	return DHS_OK;
-}
-
 static void fill_context(dhs_context *context, const struct setup *u, uint32_t tag)
 {
 	context->magic = DHS_CONTEXT_MAGIC;
@@ -539,6 +592,7 @@ static void context_free(dhs_context *context)
 	dhs_works_free(context);
 	if (context->copy_stream)
 		context->ops->stream_free(context->device, context->copy_stream);
+	dhs_staging_close(context);
 	dhs_blocks_free(context, &context->blocks);
 	if (context->device)
 		context->ops->close(context->device);
@@ -546,6 +600,18 @@ static void context_free(dhs_context *context)
 	dhs_tag_give(context->tag);
 	context->magic = 0;
 	dhs_memory_free(&allocator, DHS_MEMORY_CONTROL, context, sizeof(*context));
+}
+
+/* What was asked for by nobody is told. */
+static void report_fallback(dhs_context *context, const struct setup *u)
+{
+	if (u->o.pool || u->staging.mapped || u->o.policy == DHS_POLICY_FULL ||
+	    u->o.flags & DHS_CONTEXT_POOL_STAGING)
+		return;
+	dhs_context_log(
+		context, DHS_LOG_WARNING,
+		"dhs_context_create: staging is made of pages of the pool: the device cannot map "
+		"memory at several addresses");
 }
 
 int dhs_context_create(const dhs_context_options *options, dhs_context **context)
@@ -581,6 +647,7 @@ int dhs_context_create(const dhs_context_options *options, dhs_context **context
 		context_free(c);
 		return rc;
 	}
+	report_fallback(c, &u);
 	dhs_stats_publish(c);
 	*context = c;
 	return DHS_OK;

@@ -14,6 +14,7 @@
 #include "options.h"
 #include "pool.h"
 #include "session.h"
+#include "staging.h"
 #include "tier.h"
 #include "work.h"
 
@@ -68,6 +69,7 @@ struct dhs_context {
 	uint32_t *group_first;  /* the host's copies of what world.geometry has in device memory */
 	unsigned char **base;
 	struct dhs_pool pool;
+	struct dhs_staging staging;
 	struct dhs_tier tier;
 	struct dhs_works works;
 	struct dhs_session_table sessions;
@@ -95,8 +97,10 @@ struct dhs_batch {
 	struct dhs_batch_state *state; /* as the device sees it: device memory */
 	struct dhs_batch_state copy;   /* as it was made: what is fixed of it, for the host */
 	uint32_t max_sessions, max_queries, top_k;
-	uint32_t staging_rows, staging_pages;
-	int32_t *staging_page;      /* [staging_pages] */
+	uint32_t staging_rows;
+	int32_t *staging_page; /* [pages of all its staging buffers] their numbers */
+	uint32_t pool_pages;   /* of these, pages of the pool: all, or none and: */
+	uint32_t first_window, windows;
 	int fresh;                  /* its staging pages have not been waited for */
 	struct dhs_work *last;      /* of its last begun step */
 	int begun;                  /* it has had a step */
@@ -127,9 +131,10 @@ void dhs_stats_publish(dhs_context *context);
 int dhs_context_refuse(dhs_context *context, int code); /* counts a refusal, returns code */
 
 /* The geometry that a context of these options would have, its numbers; for
- * calculators, to which device_pages may be 0. */
+ * calculators, to which device_pages may be 0; and where batches would have their
+ * staging. */
 int dhs_context_geometry(const char *call, const dhs_context_options *options,
-                         struct dhs_geometry *geometry);
+                         struct dhs_geometry *geometry, struct dhs_staging_shape *staging);
 
 /* Waits until the device has passed the step and takes its counters over. */
 int dhs_step_take_over(dhs_context *context, struct dhs_step_record *step);

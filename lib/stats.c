@@ -8,9 +8,13 @@ static void page_gauges(const dhs_context *context, struct dhs_stats *s)
 {
 	uint32_t owned, staging = 0, sessions = context->sessions.live;
 	uint32_t required = context->world.geometry.hot_pages + context->tail_pages;
+	uint64_t window_bytes = DHS_WINDOW_BYTES * context->world.geometry.most_layers;
 
-	for (const dhs_batch *b = context->batches; b; b = b->next)
-		staging += b->staging_pages;
+	s->staging_bytes = 0;
+	for (const dhs_batch *b = context->batches; b; b = b->next) {
+		staging += b->pool_pages;
+		s->staging_bytes += b->windows * window_bytes;
+	}
 	s->pages_reserved = context->pool.engine;
 	s->pages_free = context->pool.free.count;
 	s->pages_draining = context->pool.draining.count;

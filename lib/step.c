@@ -204,7 +204,7 @@ static int check_open(dhs_batch *batch, const struct dhs_step_record *step, uint
 	dhs_context *context = batch->context;
 	const struct dhs_page *page = context->pool.page;
 
-	for (uint32_t i = 0; batch->fresh && i < batch->staging_pages; i++)
+	for (uint32_t i = 0; batch->fresh && i < batch->pool_pages; i++)
 		if (dhs_after_open(&page[batch->staging_page[i]].after, ended))
 			return pending("staging page", i);
 	for (uint32_t i = 0; i < count; i++) {
@@ -310,7 +310,7 @@ static int wait_for_staging(dhs_batch *batch, dhs_stream stream)
 	dhs_context *context = batch->context;
 	int rc = DHS_OK;
 
-	for (uint32_t i = 0; rc == DHS_OK && batch->fresh && i < batch->staging_pages; i++)
+	for (uint32_t i = 0; rc == DHS_OK && batch->fresh && i < batch->pool_pages; i++)
 		rc = dhs_after_wait(context, &context->pool.page[batch->staging_page[i]].after, stream);
 	batch->fresh = 0;
 	return rc;

@@ -44,7 +44,8 @@ struct dhs_geometry {
 	uint32_t hot_rows;  /* 0 under full */
 	uint32_t hot_pages;
 	uint32_t unit;        /* 16, 8 or 4: all rows and records consist of such pieces, aligned */
-	uint32_t layer_words; /* 32-bit words with a bit for each layer of the largest group */
+	uint32_t most_layers; /* of the largest group */
+	uint32_t layer_words; /* 32-bit words with a bit for each of these */
 	uint32_t mirror;      /* commit copies what it keeps to the host tier */
 	uint32_t chunk_shift; /* a chunk of the host tier holds 1 << chunk_shift host pages */
 	struct dhs_world_segment segment[DHS_MAX_SEGMENTS];

@@ -92,8 +92,8 @@ START_TEST(test_context_structs)
 		AT(dhs_context_options, log, 88),
 		AT(dhs_context_options, log_arg, 96),
 		AT(dhs_context_options, device, 104),
-		AT(dhs_context_options, reserved, 108),
-		SIZE(dhs_required, 64),
+		AT(dhs_context_options, max_staging_rows, 108),
+		SIZE(dhs_required, 72),
 		AT(dhs_required, size, 0),
 		AT(dhs_required, flags, 4),
 		AT(dhs_required, device_bytes, 8),
@@ -106,6 +106,7 @@ START_TEST(test_context_structs)
 		AT(dhs_required, staging_pages, 52),
 		AT(dhs_required, staging_rows, 56),
 		AT(dhs_required, reserved, 60),
+		AT(dhs_required, staging_bytes, 64),
 		SIZE(dhs_session_options, 16),
 		AT(dhs_session_options, size, 0),
 		AT(dhs_session_options, flags, 4),
@@ -130,7 +131,7 @@ END_TEST
 START_TEST(test_stats_struct)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_stats, 224),
+		SIZE(dhs_stats, 232),
 		AT(dhs_stats, size, 0),
 		AT(dhs_stats, flags, 4),
 		AT(dhs_stats, pages_reserved, 8),
@@ -165,6 +166,7 @@ START_TEST(test_stats_struct)
 		AT(dhs_stats, refusals, 200),
 		AT(dhs_stats, order_errors, 208),
 		AT(dhs_stats, flow_waits, 216),
+		AT(dhs_stats, staging_bytes, 224),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));
@@ -247,6 +249,7 @@ START_TEST(test_values)
 		VALUE(DHS_BACKUP_RECLAIM, 2),
 		VALUE(DHS_CONTEXT_TAIL_ROWS, 1),
 		VALUE(DHS_CONTEXT_DEVICE, 2),
+		VALUE(DHS_CONTEXT_POOL_STAGING, 4),
 		VALUE(DHS_BACKEND_CUDA, 2),
 		VALUE(DHS_BATCH_READ_PAD, 1),
 		VALUE(DHS_BATCH_WRITE_PAD, 2),

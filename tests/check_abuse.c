@@ -265,7 +265,7 @@ START_TEST(test_interleaved_layers)
 		                       .page_rows = ROWS };
 	for (int i = 0; i < LAYERS; i++)
 		pool[i] = (char *)(uintptr_t)65536 + i * BYTES;
-	rig.options.pool = pool;
+	rig_use_pool(&rig, pool);
 	ck_assert_int_eq(dhs_context_required(&rig.options, &required), DHS_OK);
 	pool[LAYERS - 1] = (char *)pool[LAYERS - 1] + 4; /* into the next row of layer 0 */
 	ck_assert_int_eq(dhs_context_required(&rig.options, &required), DHS_ERR_ARGUMENT);

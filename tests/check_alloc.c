@@ -398,7 +398,7 @@ START_TEST(test_engine_pool)
 		pool[l] = memory + (size_t)l * 64 * 256;
 	for (int32_t i = 0; i < 64; i++)
 		pages[i] = i;
-	rig->options.pool = pool;
+	rig_use_pool(rig, pool);
 	TRY_ALL(&a, dhs_context_create(&rig->options, &rig->context));
 	observed = rig->context;
 	for (uint32_t l = 0; l < 3; l++)
@@ -433,10 +433,9 @@ START_TEST(test_private_device)
 }
 END_TEST
 
-int main(void)
+static void add_cases(Suite *suite, bool in_pool)
 {
-	Suite *suite = suite_create("alloc");
-	TCase *fail = tcase_create("fail");
+	TCase *fail = support_case("fail", in_pool);
 
 	tcase_set_timeout(fail, support_seconds(60));
 	tcase_add_loop_test(fail, test_everything, 0, 12);
@@ -446,5 +445,12 @@ int main(void)
 	tcase_add_test(fail, test_engine_pool);
 	tcase_add_loop_test(fail, test_private_device, 0, 2);
 	suite_add_tcase(suite, fail);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("alloc");
+
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

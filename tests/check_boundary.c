@@ -7,6 +7,7 @@
 #include "support.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static dhs_stats waited(struct rig *rig)
 {
@@ -120,7 +121,7 @@ static void sizes_context(const struct sizes *s, struct dice *dice)
 	rig.layout.page_rows = s->page;
 	rig.options.policy = s->policy;
 	rig.options.hot_rows = s->hot;
-	rig.options.flags = DHS_CONTEXT_TAIL_ROWS;
+	rig.options.flags |= DHS_CONTEXT_TAIL_ROWS;
 	rig.options.tail_rows = s->tail;
 	rig.options.device_pages = 400 / s->page + 40;
 	rig.seed = dice_below(dice, 3);
@@ -333,6 +334,15 @@ static void guarded_free(void *arg, uint32_t kind, void *block, size_t bytes)
 		free(block);
 }
 
+/* KiB that this process has had in memory at most. */
+static long most_resident(void)
+{
+	struct rusage usage;
+
+	ck_assert_int_eq(getrusage(RUSAGE_SELF, &usage), 0);
+	return usage.ru_maxrss;
+}
+
 /* Rows whose bytes lie past 4 GiB of the pool, and a host tier of two chunks.
  * Neither is touched but where the rows are. */
 static void large_play(struct rig *rig, dhs_session *reserving)
@@ -356,6 +366,7 @@ static void large_play(struct rig *rig, dhs_session *reserving)
 
 START_TEST(test_large_pool)
 {
+	long before = most_resident();
 	struct rig rig;
 
 	rig_default(&rig);
@@ -363,6 +374,8 @@ START_TEST(test_large_pool)
 	rig.options.reserved_pages = 40000; /* of 128 KiB a layer */
 	rig.options.device_pages = 40060;
 	large_play(&rig, NULL);
+	if (device_backend() == DHS_BACKEND_HOST)
+		ck_assert_int_lt(most_resident() - before, 1 << 20);
 }
 END_TEST
 
@@ -637,9 +650,11 @@ START_TEST(test_no_staging)
 	ck_good(dhs_batch_required(&r.rig.options, &options, &required));
 	ck_assert_uint_eq(required.staging_rows, 0);
 	ck_assert_uint_eq(required.staging_pages, 0);
+	ck_assert_uint_eq(required.staging_bytes, 0);
 	options.top_k = 9;
 	ck_good(dhs_batch_required(&r.rig.options, &options, &required));
 	ck_assert_uint_eq(required.staging_rows, 4);
+	ck_assert(rig_stages_behind(&r.rig) ? required.staging_bytes > 0 : required.staging_pages > 0);
 	for (uint32_t i = 0; i < 3; i++)
 		history_verify(&r.table, &r.history[i]);
 	ck_assert_uint_eq(waited(&r.rig).staged, 0);
@@ -839,9 +854,9 @@ START_TEST(test_tables_in_order)
 }
 END_TEST
 
-static TCase *sizes_case(void)
+static TCase *sizes_case(bool in_pool)
 {
-	TCase *sizes = tcase_create("sizes");
+	TCase *sizes = support_case("sizes", in_pool);
 
 	tcase_set_timeout(sizes, support_seconds(120));
 	tcase_add_loop_test(sizes, test_sizes, 0, 20);
@@ -853,9 +868,9 @@ static TCase *sizes_case(void)
 	return sizes;
 }
 
-static TCase *selection_case(void)
+static TCase *selection_case(bool in_pool)
 {
-	TCase *selection = tcase_create("selections");
+	TCase *selection = support_case("selections", in_pool);
 
 	tcase_set_timeout(selection, support_seconds(60));
 	tcase_add_loop_test(selection, test_entries_everywhere, 0, 3);
@@ -868,9 +883,9 @@ static TCase *selection_case(void)
 	return selection;
 }
 
-static TCase *life_case(void)
+static TCase *life_case(bool in_pool)
 {
-	TCase *life = tcase_create("life");
+	TCase *life = support_case("life", in_pool);
 
 	tcase_set_timeout(life, support_seconds(120));
 	tcase_add_loop_test(life, test_one_row_100000, 0, 3);
@@ -880,12 +895,17 @@ static TCase *life_case(void)
 	return life;
 }
 
+static void add_cases(Suite *suite, bool in_pool)
+{
+	suite_add_tcase(suite, sizes_case(in_pool));
+	suite_add_tcase(suite, selection_case(in_pool));
+	suite_add_tcase(suite, life_case(in_pool));
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("boundary");
 
-	suite_add_tcase(suite, sizes_case());
-	suite_add_tcase(suite, selection_case());
-	suite_add_tcase(suite, life_case());
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

@@ -10,6 +10,59 @@ static uint32_t pages_for(uint64_t rows, uint32_t page_rows)
 	return (uint32_t)((rows + page_rows - 1) / page_rows);
 }
 
+/* The granule of memory that is mapped: whole ones of it hold so many bytes. */
+#define WINDOW (UINT64_C(2) << 20)
+
+static uint64_t mapped(uint64_t bytes)
+{
+	return (bytes + WINDOW - 1) / WINDOW * WINDOW;
+}
+
+static uint32_t most_layers(const struct rig *rig)
+{
+	uint32_t most = 1;
+
+	for (uint32_t g = 0; g < rig->layout.groups; g++)
+		most = rig->group_layers[g] > most ? rig->group_layers[g] : most;
+	return most;
+}
+
+static uint64_t page_stride(const struct rig *rig)
+{
+	uint64_t stride = rig->segment[0].page_stride;
+
+	return stride ? stride : rig_row_bytes(rig) * rig_page_rows(rig);
+}
+
+static uint64_t pool_bytes(const struct rig *rig)
+{
+	uint64_t bytes = page_stride(rig) * rig->options.device_pages;
+
+	return (rig_stages_behind(rig) ? mapped(bytes) : bytes) * rig->layout.layers;
+}
+
+/* Bytes that a layer has behind its pages at least. */
+static uint64_t promised_behind(const struct rig *rig)
+{
+	const dhs_context_options *o = &rig->options;
+	uint64_t rows = o->max_rows < 32768 ? o->max_rows : 32768;
+
+	rows = o->max_staging_rows ? o->max_staging_rows : 2 * rows * o->max_sessions;
+	return mapped((rows / rig_page_rows(rig) + 2) * page_stride(rig));
+}
+
+/* What the allocator is asked for of a context's device memory, and of a batch's: the
+ * rest is mapped. */
+static uint64_t context_asks(const struct rig *rig, const dhs_required *r)
+{
+	return r->device_bytes - (rig_stages_behind(rig) ? r->pool_bytes : 0);
+}
+
+static uint64_t batch_asks(const dhs_required *r)
+{
+	return r->device_bytes - r->staging_bytes;
+}
+
 /* ---- random shapes -------------------------------------------------------- */
 
 static void roll_groups(struct rig *rig, struct dice *dice)
@@ -46,6 +99,7 @@ static void roll_options(struct rig *rig, struct dice *dice)
 	dhs_context_options *o = &rig->options;
 
 	rig_default(rig);
+	rig_stage(rig, dice_below(dice, 2) == 0);
 	rig->seed = dice_below(dice, 3);
 	rig->layout.page_rows = rows[dice_below(dice, COUNT_OF(rows))];
 	roll_groups(rig, dice);
@@ -57,10 +111,16 @@ static void roll_options(struct rig *rig, struct dice *dice)
 	o->max_new_rows = 1 + dice_below(dice, 10);
 	o->hot_rows = 1 + dice_below(dice, 200);
 	o->tail_rows = dice_below(dice, 70);
-	o->flags = dice_below(dice, 2) * DHS_CONTEXT_TAIL_ROWS;
+	o->flags |= dice_below(dice, 2) * DHS_CONTEXT_TAIL_ROWS;
+	o->max_staging_rows =
+		rig_stages_behind(rig) ? dice_below(dice, 2) * dice_below(dice, 10000) : 0;
 	o->host_rows = o->policy == DHS_POLICY_FULL ? 0 : 1 + dice_below(dice, 2000);
 	rig->engine_pool = dice_below(dice, 4) == 0;
 	o->reserved_pages = rig->engine_pool ? 0 : dice_below(dice, 4);
+	if (rig->engine_pool) {
+		o->max_staging_rows = 0;
+		o->flags &= ~(uint32_t)DHS_CONTEXT_POOL_STAGING;
+	}
 	o->device_pages = o->reserved_pages + pages_for(o->hot_rows, rig->layout.page_rows) +
 	                  pages_for(o->tail_rows + (o->tail_rows == 0 ? 64 : 0) + 2 * o->max_new_rows,
 	                            rig->layout.page_rows) +
@@ -72,20 +132,15 @@ static void check_context_required(const struct rig *rig, const dhs_required *r)
 {
 	const dhs_context_options *o = &rig->options;
 	uint32_t page_rows = rig_page_rows(rig);
-	uint64_t tail = o->tail_rows != 0 || o->flags != 0 ? o->tail_rows : 64;
+	uint64_t tail = o->tail_rows != 0 || o->flags & DHS_CONTEXT_TAIL_ROWS ? o->tail_rows : 64;
 	uint64_t row = rig_row_bytes(rig) * rig->layout.layers;
 
 	ck_assert_uint_eq(r->size, sizeof(*r));
 	ck_assert_uint_le(r->pool_bytes, r->device_bytes);
 	ck_assert_uint_le(r->tier_bytes, r->host_bytes);
 	ck_assert_uint_eq(r->session_pages, r->hot_pages + r->tail_pages);
-	ck_assert_uint_eq(r->staging_pages + r->staging_rows, 0);
-	if (rig->engine_pool)
-		ck_assert_uint_eq(r->pool_bytes, 0);
-	else if (rig->segment[0].page_stride == 0)
-		ck_assert_uint_eq(r->pool_bytes, row * page_rows * o->device_pages);
-	else
-		ck_assert_uint_ge(r->pool_bytes, row * page_rows * o->device_pages);
+	ck_assert_uint_eq(r->staging_pages + r->staging_rows + r->staging_bytes, 0);
+	ck_assert_uint_eq(r->pool_bytes, rig->engine_pool ? 0 : pool_bytes(rig));
 	if (o->policy == DHS_POLICY_FULL) {
 		ck_assert_uint_eq(r->session_pages, 0);
 		ck_assert_uint_eq(r->tier_bytes, 0);
@@ -94,6 +149,21 @@ static void check_context_required(const struct rig *rig, const dhs_required *r)
 	ck_assert_uint_eq(r->tier_bytes, row * page_rows * pages_for(o->host_rows, page_rows));
 	ck_assert_uint_eq(r->hot_pages, pages_for(o->hot_rows, page_rows));
 	ck_assert_uint_eq(r->tail_pages, pages_for(tail + 2 * o->max_new_rows, page_rows) + 1);
+}
+
+/* Pages of the pool, or bytes behind it: that many pages, and room for one to begin in. */
+static void check_staging_required(const struct rig *rig, const dhs_required *r, uint32_t buffers)
+{
+	uint32_t pages = pages_for((uint64_t)r->staging_rows * buffers, rig_page_rows(rig));
+	uint64_t bytes = pages ? mapped((pages + UINT64_C(1)) * page_stride(rig)) : 0;
+
+	if (rig_stages_behind(rig)) {
+		ck_assert_uint_eq(r->staging_pages, 0);
+		ck_assert_uint_eq(r->staging_bytes, bytes * most_layers(rig));
+		return;
+	}
+	ck_assert_uint_eq(r->staging_bytes, 0);
+	ck_assert_uint_eq(r->staging_pages, pages);
 }
 
 static void check_batch(struct rig *rig, struct dice *dice)
@@ -124,18 +194,18 @@ static void check_batch(struct rig *rig, struct dice *dice)
 		most = o.staging_rows;
 	if (c->policy != DHS_POLICY_FULL)
 		ck_assert_uint_eq(r.staging_rows, most);
-	ck_assert_uint_ge(r.staging_pages, pages_for(r.staging_rows, rig_page_rows(rig)));
-	ck_assert_uint_le(r.staging_pages, pages_for(r.staging_rows, rig_page_rows(rig)) *
-	                                       (o.staging_buffers ? o.staging_buffers : 1));
+	check_staging_required(rig, &r, o.staging_buffers ? o.staging_buffers : 1);
 	ck_assert_uint_eq(r.pool_bytes + r.tier_bytes + r.session_pages, 0);
 	rc = dhs_batch_create(rig->context, &o, &batch);
-	if (r.staging_pages > before.pages_free) {
+	if (r.staging_pages > before.pages_free ||
+	    (rc != 0 && r.staging_bytes > promised_behind(rig) * most_layers(rig))) {
 		ck_assert_int_eq(rc, DHS_ERR_DEVICE_MEMORY);
 	} else {
 		ck_assert_int_eq(rc, 0);
 		after = rig_stats(rig);
-		ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], device + r.device_bytes);
+		ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], device + batch_asks(&r));
 		ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_HOST], host + r.host_bytes);
+		ck_assert_uint_eq(after.staging_bytes, before.staging_bytes + r.staging_bytes);
 		ck_assert_uint_eq(after.pages_staging, before.pages_staging + r.staging_pages);
 		ck_assert_uint_eq(after.batches, before.batches + 1);
 		ck_good(dhs_batch_destroy(batch));
@@ -144,6 +214,7 @@ static void check_batch(struct rig *rig, struct dice *dice)
 	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_HOST], host);
 	after = rig_stats(rig);
 	ck_assert_uint_eq(after.pages_free + after.pages_draining, before.pages_free);
+	ck_assert_uint_eq(after.staging_bytes, before.staging_bytes);
 }
 
 static void check_shape(struct rig *rig, struct dice *dice)
@@ -156,7 +227,7 @@ static void check_shape(struct rig *rig, struct dice *dice)
 	rig_open(rig);
 	ck_good(dhs_context_required(&rig->options, &required));
 	check_context_required(rig, &required);
-	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], required.device_bytes);
+	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_DEVICE], context_asks(rig, &required));
 	ck_assert_uint_eq(rig->memory.bytes[DHS_MEMORY_HOST], required.host_bytes);
 	check_batch(rig, dice);
 	control = rig->memory.bytes[DHS_MEMORY_CONTROL];
@@ -201,7 +272,9 @@ START_TEST(test_required_allocates_nothing)
 	memory_arm(&rig.memory, 0, false);
 	ck_good(dhs_context_required(&rig.options, &required));
 	ck_assert_uint_eq(rig.memory.asked, 0);
-	ck_assert_uint_eq(required.pool_bytes, UINT64_C(20000) * 64 * 656 * 61);
+	ck_assert_uint_eq(required.pool_bytes, pool_bytes(&rig));
+	ck_assert_uint_ge(required.pool_bytes, UINT64_C(20000) * 64 * 656 * 61);
+	ck_assert_uint_lt(required.pool_bytes, (UINT64_C(20000) * 64 * 656 + WINDOW) * 61);
 	ck_assert_uint_eq(required.tier_bytes, UINT64_C(64) * 131072 * 656 * 61);
 	ck_assert_uint_eq(required.hot_pages, 64);
 	ck_assert_uint_eq(required.tail_pages, 3);
@@ -226,7 +299,7 @@ START_TEST(test_before_sizing)
 	rig.options.device_pages = unsized.session_pages;
 	ck_good(dhs_context_required(&rig.options, &sized));
 	ck_assert_uint_eq(sized.session_pages, 5);
-	ck_assert_uint_eq(sized.pool_bytes, 5 * 4 * 3 * 64);
+	ck_assert_uint_eq(sized.pool_bytes, rig_stages_behind(&rig) ? 3 * WINDOW : 5 * 4 * 3 * 64);
 	ck_assert_uint_eq(sized.tier_bytes, unsized.tier_bytes);
 	ck_good(dhs_batch_required(&rig.options, &options, &sized));
 	rig.options.device_pages = 0;
@@ -260,7 +333,7 @@ START_TEST(test_glm)
 	rig.options.policy = DHS_POLICY_FIXED;
 	ck_good(dhs_context_required(&rig.options, &required));
 	rig_open(&rig);
-	ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_DEVICE], required.device_bytes);
+	ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_DEVICE], context_asks(&rig, &required));
 	ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_HOST], required.host_bytes);
 	history_open(&rig, &history);
 	history_prefill(&rig, &history, 700);
@@ -335,18 +408,25 @@ START_TEST(test_destroy_all)
 }
 END_TEST
 
-int main(void)
+static void add_cases(Suite *suite, bool in_pool)
 {
-	Suite *suite = suite_create("calculators");
-	TCase *bytes = tcase_create("bytes");
+	TCase *bytes = support_case("bytes", in_pool);
 
 	tcase_set_timeout(bytes, support_seconds(60));
-	tcase_add_loop_test(bytes, test_random_shapes, 0, 10);
+	if (!in_pool) /* of both kinds */
+		tcase_add_loop_test(bytes, test_random_shapes, 0, 10);
 	tcase_add_test(bytes, test_required_allocates_nothing);
 	tcase_add_test(bytes, test_before_sizing);
 	tcase_add_test(bytes, test_glm);
 	tcase_add_loop_test(bytes, test_nothing_later, 0, 3);
 	tcase_add_loop_test(bytes, test_destroy_all, 0, 3);
 	suite_add_tcase(suite, bytes);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("calculators");
+
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

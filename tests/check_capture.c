@@ -458,10 +458,9 @@ START_TEST(test_beside_a_capture)
 }
 END_TEST
 
-int main(void)
+static void add_cases(Suite *suite, bool in_pool)
 {
-	Suite *suite = suite_create("capture");
-	TCase *replay = tcase_create("replay"), *refuse = tcase_create("refuse");
+	TCase *replay = support_case("replay", in_pool), *refuse = support_case("refuse", in_pool);
 
 	tcase_set_timeout(replay, support_seconds(60));
 	tcase_add_loop_test(replay, test_replay, 0, 9);
@@ -475,5 +474,12 @@ int main(void)
 	tcase_add_test(refuse, test_lend_not_captured);
 	tcase_add_loop_test(refuse, test_beside_a_capture, 0, 3);
 	suite_add_tcase(suite, refuse);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("capture");
+
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

@@ -4,7 +4,8 @@
 /*
  * What only a GPU shows: that no call waits for it in secret, that capture in the
  * strictest mode bears the library's work on another thread, which errors come and
- * that none is left behind, every device, and a device that is lost.
+ * that none is left behind, memory that is mapped, every device, and a device that is
+ * lost.
  *
  * check_cuda --device prints the device, its driver and how many there are; it fails
  * where there is none.  check_cuda --sticky loses the device and makes every call.
@@ -34,9 +35,22 @@ static void no_error_left(void)
 		no_error_left();                                                                           \
 	} while (0)
 
+/* What the driver keeps, or gives out of what it kept, without telling. */
+#define SLACK ((size_t)32 << 20)
+
+static size_t free_bytes(void)
+{
+	size_t bytes = 0, all = 0;
+
+	ck_cuda(cudaDeviceSynchronize());
+	ck_cuda(cudaMemGetInfo(&bytes, &all));
+	return bytes;
+}
+
 /* ---- a small engine ---------------------------------------------------------- */
 
-enum { SESSIONS = 4, TOP_K = 32, NEW = 2, LAYERS = 3, ENTRIES = SESSIONS * TOP_K };
+enum { SESSIONS = 4, QUERIES = 4, TOP_K = 32, NEW = 2, LAYERS = 3 };
+enum { ROW_BYTES = 656, PAGE_ROWS = 16, PAGE_BYTES = ROW_BYTES * PAGE_ROWS };
 
 struct engine {
 	struct device device;
@@ -49,6 +63,7 @@ struct engine {
 	dhs_stream stream;
 	dhs_session session[SESSIONS];
 	uint32_t length[SESSIONS];
+	uint32_t queries; /* of each session */
 	dhs_place *place;
 	int32_t *rows, *slots[2], *new_slots, *kept;
 	uint32_t *wrong, *gate;
@@ -57,7 +72,8 @@ struct engine {
 static void engine_default(struct engine *e)
 {
 	memset(e, 0, sizeof(*e));
-	e->segment.bytes = 656;
+	e->queries = 1;
+	e->segment.bytes = ROW_BYTES;
 	e->group_layers[0] = 1;
 	e->group_layers[1] = 2;
 	e->layout = (dhs_layout)DHS_INIT(dhs_layout);
@@ -67,7 +83,7 @@ static void engine_default(struct engine *e)
 	e->layout.segments = 1;
 	e->layout.segment_size = sizeof(dhs_segment);
 	e->layout.segment = &e->segment;
-	e->layout.page_rows = 16;
+	e->layout.page_rows = PAGE_ROWS;
 	e->options = (dhs_context_options)DHS_INIT(dhs_context_options);
 	e->options.backend = DHS_BACKEND_CUDA;
 	e->options.layout = &e->layout;
@@ -88,14 +104,31 @@ static void *engine_memory(struct engine *e, size_t bytes)
 	return memory;
 }
 
+/* Selections that leave most rows without a place in the hot cache. */
+static void engine_staging(struct engine *e)
+{
+	engine_default(e);
+	e->options.policy = DHS_POLICY_FIXED;
+	e->options.hot_rows = 8;
+	e->queries = QUERIES;
+}
+
+/* The first so many entries of the arrays. */
+static uint32_t entries_of(const struct engine *e)
+{
+	return SESSIONS * e->queries * TOP_K;
+}
+
 static void engine_open(struct engine *e)
 {
+	size_t entries = sizeof(int32_t) * entries_of(e);
 	dhs_batch_options options = DHS_INIT(dhs_batch_options);
 
 	ck_good(device_open(&e->device, DHS_BACKEND_CUDA, 0, NULL));
 	ck_good(device_stream_create(&e->device, &e->stream));
 	ck_good(dhs_context_create(&e->options, &e->context));
 	options.max_sessions = SESSIONS;
+	options.max_queries = e->queries;
 	options.top_k = TOP_K;
 	ck_good(dhs_batch_create(e->context, &options, &e->batch));
 	e->place = engine_memory(e, sizeof(dhs_place) * LAYERS);
@@ -103,9 +136,9 @@ static void engine_open(struct engine *e)
 		e->place[l].size = sizeof(dhs_place);
 		ck_good(dhs_context_place(e->context, l, 0, &e->place[l]));
 	}
-	e->rows = engine_memory(e, sizeof(int32_t) * ENTRIES);
-	e->slots[0] = engine_memory(e, sizeof(int32_t) * ENTRIES);
-	e->slots[1] = engine_memory(e, sizeof(int32_t) * ENTRIES);
+	e->rows = engine_memory(e, entries);
+	e->slots[0] = engine_memory(e, entries);
+	e->slots[1] = engine_memory(e, entries);
 	e->new_slots = engine_memory(e, sizeof(int32_t) * SESSIONS * NEW);
 	e->kept = engine_memory(e, sizeof(int32_t) * SESSIONS);
 	e->wrong = engine_memory(e, sizeof(uint32_t));
@@ -159,23 +192,25 @@ static int begin(struct engine *e, dhs_step *step)
 	dhs_step_entry entry[SESSIONS];
 
 	for (uint32_t i = 0; i < SESSIONS; i++)
-		entry[i] = (dhs_step_entry){ e->session[i], NEW, 1 };
+		entry[i] = (dhs_step_entry){ e->session[i], NEW, e->queries };
 	return dhs_step_begin(e->batch, entry, SESSIONS, sizeof(entry[0]), e->stream, step);
 }
 
 /* Rows for all entries: any of the history. */
 static void draw(struct engine *e, struct dice *dice)
 {
-	for (uint32_t i = 0; i < ENTRIES; i++)
-		e->rows[i] = (int32_t)dice_below(dice, e->length[i / TOP_K] + NEW);
+	uint32_t each = e->queries * TOP_K;
+
+	for (uint32_t i = 0; i < entries_of(e); i++)
+		e->rows[i] = (int32_t)dice_below(dice, e->length[i / each] + NEW);
 }
 
 static void check_group(struct engine *e, uint32_t group)
 {
 	struct device_stamps t = { .place = e->place, .slots = e->slots[group], .rows = e->rows };
 
-	t.count = ENTRIES;
-	t.each = TOP_K;
+	t.count = entries_of(e);
+	t.each = e->queries * TOP_K;
 	t.from = group ? 1 : 0;
 	t.some = group ? 2 : 1;
 	ck_assert_int_eq(device_kernel_check(&t, e->wrong, e->stream), cudaSuccess);
@@ -295,10 +330,9 @@ static void abort_while_closed(struct engine *e)
 	ck_good(dhs_step_end(e->context, step, kept, SESSIONS));
 }
 
-static void engine_start(struct engine *e, struct dice *dice)
+/* Opens it as it is, and plays until its sessions have rows everywhere. */
+static void engine_run(struct engine *e, struct dice *dice)
 {
-	engine_default(e);
-	e->options.backup = DHS_BACKUP_RECLAIM;
 	engine_open(e);
 	for (uint32_t i = 0; i < SESSIONS; i++)
 		engine_prefill(e, i, 300 + 100 * i);
@@ -306,6 +340,13 @@ static void engine_start(struct engine *e, struct dice *dice)
 	ck_good(dhs_session_evict(e->context, e->session[0], NULL));
 	play(e, 4, dice);
 	ck_good(dhs_context_wait(e->context));
+}
+
+static void engine_start(struct engine *e, struct dice *dice)
+{
+	engine_default(e);
+	e->options.backup = DHS_BACKUP_RECLAIM;
+	engine_run(e, dice);
 }
 
 START_TEST(test_nothing_waits)
@@ -340,8 +381,8 @@ START_TEST(test_lending_waits_for_nothing)
 
 	engine_default(&e);
 	for (uint32_t l = 0; l < LAYERS; l++) {
-		ck_cuda(cudaMalloc(&pool[l], (size_t)512 * 16 * 656));
-		ck_cuda(cudaMemset(pool[l], 0, (size_t)512 * 16 * 656));
+		ck_cuda(cudaMalloc(&pool[l], (size_t)512 * PAGE_BYTES));
+		ck_cuda(cudaMemset(pool[l], 0, (size_t)512 * PAGE_BYTES));
 	}
 	ck_cuda(cudaDeviceSynchronize());
 	e.options.pool = pool;
@@ -382,7 +423,7 @@ static void *work(void *arg)
 	struct dice dice = { 77 };
 	struct engine e;
 
-	engine_default(&e);
+	engine_staging(&e);
 	while (!atomic_load(&w->stop)) {
 		memset(e.session, 0, sizeof(e.session));
 		memset(e.length, 0, sizeof(e.length));
@@ -493,16 +534,232 @@ START_TEST(test_device_numbers)
 }
 END_TEST
 
-/* More than the GPU has. */
+/* More than the GPU has: at once, and once the first layer has its part. */
 START_TEST(test_no_room)
 {
 	struct dice dice = { 2 };
 	struct engine e;
+	size_t before;
 
+	engine_start(&e, &dice); /* the device has what it keeps for good */
+	engine_close(&e);
+	before = free_bytes();
 	engine_default(&e);
 	e.options.device_pages = 1 << 26; /* 2 TB */
 	ck_clean(dhs_context_create(&e.options, &e.context), DHS_ERR_DEVICE_MEMORY);
+	ck_assert_uint_ge(free_bytes() + SLACK, before);
+	for (uint32_t i = 0; i < 2; i++) {
+		e.options.flags = i == 0 ? 0 : DHS_CONTEXT_POOL_STAGING;
+		e.options.device_pages = (uint32_t)(before / 10 * 6 / PAGE_BYTES);
+		ck_clean(dhs_context_create(&e.options, &e.context), DHS_ERR_DEVICE_MEMORY);
+		ck_assert_uint_ge(free_bytes() + SLACK, before);
+		ck_assert_ptr_null(e.context);
+	}
 	engine_start(&e, &dice);
+	engine_close(&e);
+}
+END_TEST
+
+/* ---- memory that is mapped --------------------------------------------------------- */
+
+static dhs_stats stats_of(const struct engine *e)
+{
+	dhs_stats stats = DHS_INIT(dhs_stats);
+
+	ck_good(dhs_context_stats(e->context, &stats));
+	return stats;
+}
+
+/* Several queries of each session, most of whose rows are staged. */
+static void play_staged(struct engine *e, struct dice *dice, uint32_t flags)
+{
+	engine_staging(e);
+	e->options.flags |= flags;
+	engine_run(e, dice);
+	play(e, 30, dice);
+	ck_good(dhs_context_wait(e->context));
+	ck_assert_uint_gt(stats_of(e).staged, 1000);
+}
+
+START_TEST(test_staged_rows)
+{
+	struct dice dice = { 12 };
+	struct engine e;
+	bool in_pool = _i == 1;
+
+	play_staged(&e, &dice, in_pool ? DHS_CONTEXT_POOL_STAGING : 0);
+	ck_assert_int_eq(stats_of(&e).pages_staging != 0, in_pool);
+	ck_assert_int_eq(stats_of(&e).staging_bytes == 0, in_pool);
+	engine_close(&e);
+}
+END_TEST
+
+static uint32_t *word_at(const struct engine *e, uint32_t layer, int32_t slot)
+{
+	const dhs_place *p = &e->place[layer];
+
+	return (uint32_t *)(void *)((char *)p->base + (uint64_t)slot / p->page_rows * p->page_stride +
+	                            (uint64_t)slot % p->page_rows * p->row_stride);
+}
+
+static uint32_t read_word(const struct engine *e, uint32_t layer, int32_t slot)
+{
+	uint32_t word = 0;
+
+	ck_cuda(cudaMemcpy(&word, word_at(e, layer, slot), 4, cudaMemcpyDefault));
+	return word;
+}
+
+static void write_word(const struct engine *e, uint32_t layer, int32_t slot, uint32_t word)
+{
+	ck_cuda(cudaMemcpy(word_at(e, layer, slot), &word, 4, cudaMemcpyDefault));
+}
+
+/* Layers 0 and 1 are the first of their groups, layer 2 is the second of its. */
+static void check_aliases(const struct engine *e, int32_t slot, bool behind)
+{
+	for (uint32_t l = 0; l < LAYERS; l++) {
+		for (uint32_t m = 0; m < LAYERS; m++)
+			write_word(e, m, slot, 1);
+		write_word(e, l, slot, 2);
+		for (uint32_t m = 0; m < LAYERS; m++) {
+			bool same = m == l || (behind && l < 2 && m < 2);
+
+			ck_assert_uint_eq(read_word(e, m, slot), same ? 2 : 1);
+		}
+	}
+}
+
+START_TEST(test_aliases)
+{
+	struct dice dice = { 13 };
+	struct engine e;
+	uint32_t staged = 0;
+
+	play_staged(&e, &dice, 0);
+	for (uint32_t i = 0; i < entries_of(&e); i++) {
+		int32_t slot = e.slots[1][i];
+
+		if (slot < (int32_t)e.options.device_pages * PAGE_ROWS)
+			continue;
+		if (staged++ % 50 == 0)
+			check_aliases(&e, slot, true);
+	}
+	ck_assert_uint_gt(staged, 50);
+	check_aliases(&e, 5, false);
+	engine_close(&e);
+}
+END_TEST
+
+/* Pool and staging of a gigabyte and more, to the granule of mapped memory.  Small tables
+ * come from blocks that the driver has or keeps, which is what SLACK is for. */
+START_TEST(test_mapped_bytes)
+{
+	struct dice dice = { 14 };
+	struct engine e;
+	dhs_required context = DHS_INIT(dhs_required), batch = DHS_INIT(dhs_required);
+	dhs_batch_options options = DHS_INIT(dhs_batch_options);
+	dhs_batch *made = NULL;
+	size_t before, pool, staging;
+
+	engine_start(&e, &dice);
+	engine_close(&e);
+	engine_default(&e);
+	e.options.device_pages = 60001;
+	options.flags = DHS_BATCH_STAGING_ROWS;
+	options.max_sessions = SESSIONS;
+	options.top_k = TOP_K;
+	options.staging_rows = 1000000;
+	e.options.max_staging_rows = 1000000;
+	ck_good(dhs_context_required(&e.options, &context));
+	ck_good(dhs_batch_required(&e.options, &options, &batch));
+	before = free_bytes();
+	ck_good(dhs_context_create(&e.options, &e.context));
+	pool = free_bytes();
+	ck_assert_uint_ge(before - pool, context.pool_bytes);
+	ck_assert_uint_le(before - pool, context.device_bytes + SLACK);
+	ck_good(dhs_batch_create(e.context, &options, &made));
+	staging = free_bytes();
+	ck_assert_uint_ge(pool - staging, batch.staging_bytes);
+	ck_assert_uint_le(pool - staging, batch.device_bytes + SLACK);
+	ck_assert_uint_eq(stats_of(&e).staging_bytes, batch.staging_bytes);
+	ck_good(dhs_batch_destroy(made));
+	ck_assert_uint_ge(free_bytes() + SLACK, pool);
+	dhs_context_destroy(e.context);
+	ck_assert_uint_ge(free_bytes() + SLACK, before);
+	no_error_left();
+}
+END_TEST
+
+/* Staging of more than the GPU has: the context goes on, with all its memory. */
+START_TEST(test_no_staging_room)
+{
+	struct dice dice = { 15 };
+	struct engine e;
+	dhs_batch_options options = DHS_INIT(dhs_batch_options);
+	dhs_batch *made = NULL;
+	size_t before;
+
+	engine_staging(&e);
+	e.options.max_staging_rows = 1 << 30;
+	engine_run(&e, &dice);
+	before = free_bytes();
+	options.flags = DHS_BATCH_STAGING_ROWS;
+	options.top_k = TOP_K;
+	/* The second position finds no memory. */
+	options.staging_rows = (uint32_t)(before / 10 * 6 / e.segment.bytes);
+	ck_clean(dhs_batch_create(e.context, &options, &made), DHS_ERR_DEVICE_MEMORY);
+	ck_assert_ptr_null(made);
+	ck_assert_uint_ge(free_bytes() + SLACK, before);
+	play(&e, 10, &dice);
+	engine_close(&e);
+}
+END_TEST
+
+static void *make_beside(void *arg)
+{
+	struct engine *e = arg, other;
+	dhs_batch_options options = DHS_INIT(dhs_batch_options);
+	dhs_batch *made = NULL;
+	int *code = calloc(4, sizeof(int));
+
+	options.top_k = TOP_K;
+	options.max_queries = QUERIES;
+	code[0] = dhs_batch_create(e->context, &options, &made);
+	code[1] = dhs_batch_destroy(made);
+	engine_staging(&other);
+	code[2] = dhs_context_create(&other.options, &other.context);
+	dhs_context_destroy(other.context);
+	code[3] = cudaPeekAtLastError();
+	return code;
+}
+
+/* Memory is mapped and unmapped while a stream is captured in the strictest mode. */
+START_TEST(test_map_beside_a_capture)
+{
+	struct dice dice = { 16 };
+	struct device_graph *graph = NULL;
+	struct engine e;
+	pthread_t thread;
+	dhs_step step;
+	void *code;
+
+	engine_staging(&e);
+	engine_run(&e, &dice);
+	draw(&e, &dice);
+	ck_good(device_capture_begin(&e.device, e.stream));
+	enqueue_step(&e, e.length, true);
+	ck_assert_int_eq(pthread_create(&thread, NULL, make_beside, &e), 0);
+	pthread_join(thread, &code);
+	for (uint32_t i = 0; i < 4; i++)
+		ck_assert_int_eq(((int *)code)[i], 0);
+	free(code);
+	ck_good(device_capture_end(&e.device, e.stream, &graph));
+	ck_good(begin(&e, &step));
+	ck_good(device_graph_launch(&e.device, graph, e.stream));
+	settle(&e, step);
+	engine_sync(&e);
+	ck_good(device_graph_destroy(&e.device, graph));
 	engine_close(&e);
 }
 END_TEST
@@ -718,6 +975,11 @@ int main(int argc, char **argv)
 	tcase_add_test(cuda, test_wait_beside_a_capture);
 	tcase_add_test(cuda, test_capture_beside_a_thread);
 	tcase_add_test(cuda, test_no_room);
+	tcase_add_loop_test(cuda, test_staged_rows, 0, 2);
+	tcase_add_test(cuda, test_aliases);
+	tcase_add_test(cuda, test_mapped_bytes);
+	tcase_add_test(cuda, test_no_staging_room);
+	tcase_add_test(cuda, test_map_beside_a_capture);
 	tcase_add_test(cuda, test_refused_calls);
 	tcase_add_test(cuda, test_every_device);
 	tcase_add_test(cuda, test_auto_is_cuda);

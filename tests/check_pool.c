@@ -376,7 +376,7 @@ START_TEST(test_packed_pool)
 	rig.place = rig_keep(&rig, 3 * sizeof(dhs_place));
 	for (uint32_t l = 0; l < 3; l++)
 		rig.pool[l] = buffer + 256 * l;
-	rig.options.pool = rig.pool;
+	rig_use_pool(&rig, rig.pool);
 	ck_good(dhs_context_create(&rig.options, &rig.context));
 	for (uint32_t l = 0; l < 3; l++) {
 		rig.place[l].size = sizeof(dhs_place);
@@ -601,10 +601,23 @@ START_TEST(test_fence_old)
 }
 END_TEST
 
+static void add_places(Suite *suite, bool in_pool)
+{
+	TCase *place = support_case("places", in_pool);
+
+	tcase_set_timeout(place, support_seconds(30));
+	tcase_add_test(place, test_reserved_pages);
+	tcase_add_loop_test(place, test_places, 0, 5);
+	tcase_add_test(place, test_fence_zero);
+	tcase_add_test(place, test_fence_late);
+	tcase_add_test(place, test_fence_old);
+	suite_add_tcase(suite, place);
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("pool");
-	TCase *lend = tcase_create("lend and take"), *place = tcase_create("places");
+	TCase *lend = tcase_create("lend and take");
 
 	tcase_set_timeout(lend, support_seconds(30));
 	tcase_add_test(lend, test_unlent_is_reserved);
@@ -619,12 +632,6 @@ int main(void)
 	tcase_add_loop_test(lend, test_skewed_pool, 0, 5);
 	tcase_add_test(lend, test_engine_bytes);
 	suite_add_tcase(suite, lend);
-	tcase_set_timeout(place, support_seconds(30));
-	tcase_add_test(place, test_reserved_pages);
-	tcase_add_loop_test(place, test_places, 0, 5);
-	tcase_add_test(place, test_fence_zero);
-	tcase_add_test(place, test_fence_late);
-	tcase_add_test(place, test_fence_old);
-	suite_add_tcase(suite, place);
+	support_both(suite, add_places);
 	return support_run(suite);
 }

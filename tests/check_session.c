@@ -265,7 +265,7 @@ START_TEST(test_no_tail)
 
 	rig_default(&rig);
 	rig.options.policy = DHS_POLICY_FIXED;
-	rig.options.flags = DHS_CONTEXT_TAIL_ROWS;
+	rig.options.flags |= DHS_CONTEXT_TAIL_ROWS;
 	rig.options.tail_rows = 0;
 	rig_open(&rig);
 	history_open(&rig, &history);
@@ -515,7 +515,7 @@ START_TEST(test_reclaim_at_once)
 	rig.seed = 100 + (uint64_t)_i;
 	rig.options.backup = DHS_BACKUP_RECLAIM;
 	if (_i % 2 == 0) { /* rows age as soon as they are written */
-		rig.options.flags = DHS_CONTEXT_TAIL_ROWS;
+		rig.options.flags |= DHS_CONTEXT_TAIL_ROWS;
 		rig.options.tail_rows = 0;
 	}
 	rig_open(&rig);
@@ -1363,9 +1363,9 @@ START_TEST(test_churn)
 }
 END_TEST
 
-static TCase *room_case(void)
+static TCase *room_case(bool in_pool)
 {
-	TCase *room = tcase_create("room");
+	TCase *room = support_case("room", in_pool);
 
 	tcase_set_timeout(room, support_seconds(30));
 	tcase_add_test(room, test_create_takes_most);
@@ -1381,9 +1381,9 @@ static TCase *room_case(void)
 	return room;
 }
 
-static TCase *rows_case(void)
+static TCase *rows_case(bool in_pool)
 {
-	TCase *rows = tcase_create("rows");
+	TCase *rows = support_case("rows", in_pool);
 
 	tcase_set_timeout(rows, support_seconds(30));
 	tcase_add_loop_test(rows, test_extend_slots, 0, 3);
@@ -1401,9 +1401,9 @@ static TCase *rows_case(void)
 	return rows;
 }
 
-static TCase *evict_case(void)
+static TCase *evict_case(bool in_pool)
 {
-	TCase *evict = tcase_create("evict");
+	TCase *evict = support_case("evict", in_pool);
 
 	tcase_set_timeout(evict, support_seconds(30));
 	tcase_add_loop_test(evict, test_evict, 0, 5);
@@ -1418,9 +1418,9 @@ static TCase *evict_case(void)
 	return evict;
 }
 
-static TCase *end_case(void)
+static TCase *end_case(bool in_pool)
 {
-	TCase *end = tcase_create("truncate and destroy");
+	TCase *end = support_case("truncate and destroy", in_pool);
 
 	tcase_set_timeout(end, support_seconds(60));
 	tcase_add_loop_test(end, test_truncate_everywhere, 0, 3 * 46);
@@ -1435,13 +1435,18 @@ static TCase *end_case(void)
 	return end;
 }
 
+static void add_cases(Suite *suite, bool in_pool)
+{
+	suite_add_tcase(suite, rows_case(in_pool));
+	suite_add_tcase(suite, evict_case(in_pool));
+	suite_add_tcase(suite, room_case(in_pool));
+	suite_add_tcase(suite, end_case(in_pool));
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("session");
 
-	suite_add_tcase(suite, rows_case());
-	suite_add_tcase(suite, evict_case());
-	suite_add_tcase(suite, room_case());
-	suite_add_tcase(suite, end_case());
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

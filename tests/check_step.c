@@ -1368,9 +1368,9 @@ START_TEST(test_streams_change)
 }
 END_TEST
 
-static TCase *rule_case(void)
+static TCase *rule_case(bool in_pool)
 {
-	TCase *rule = tcase_create("rule");
+	TCase *rule = support_case("rule", in_pool);
 
 	tcase_set_timeout(rule, support_seconds(30));
 	tcase_add_loop_test(rule, test_rule_random, 0, 10);
@@ -1378,9 +1378,9 @@ static TCase *rule_case(void)
 	return rule;
 }
 
-static TCase *selection_case(void)
+static TCase *selection_case(bool in_pool)
 {
-	TCase *selection = tcase_create("selection");
+	TCase *selection = support_case("selection", in_pool);
 
 	tcase_set_timeout(selection, support_seconds(30));
 	tcase_add_loop_test(selection, test_in_place, 0, 5);
@@ -1397,9 +1397,9 @@ static TCase *selection_case(void)
 	return selection;
 }
 
-static TCase *fetch_case(void)
+static TCase *fetch_case(bool in_pool)
 {
-	TCase *fetch = tcase_create("fetch");
+	TCase *fetch = support_case("fetch", in_pool);
 
 	tcase_set_timeout(fetch, support_seconds(30));
 	tcase_add_test(fetch, test_unfinished_plans);
@@ -1414,9 +1414,9 @@ static TCase *fetch_case(void)
 	return fetch;
 }
 
-static TCase *commit_case(void)
+static TCase *commit_case(bool in_pool)
 {
-	TCase *commit = tcase_create("commit");
+	TCase *commit = support_case("commit", in_pool);
 
 	tcase_set_timeout(commit, support_seconds(30));
 	tcase_add_test(commit, test_kept_clipped);
@@ -1437,13 +1437,18 @@ static TCase *commit_case(void)
 	return commit;
 }
 
+static void add_cases(Suite *suite, bool in_pool)
+{
+	suite_add_tcase(suite, rule_case(in_pool));
+	suite_add_tcase(suite, selection_case(in_pool));
+	suite_add_tcase(suite, fetch_case(in_pool));
+	suite_add_tcase(suite, commit_case(in_pool));
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("step");
 
-	suite_add_tcase(suite, rule_case());
-	suite_add_tcase(suite, selection_case());
-	suite_add_tcase(suite, fetch_case());
-	suite_add_tcase(suite, commit_case());
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

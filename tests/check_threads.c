@@ -360,10 +360,9 @@ START_TEST(test_change_hands)
 }
 END_TEST
 
-int main(void)
+static void add_cases(Suite *suite, bool in_pool)
 {
-	Suite *suite = suite_create("threads");
-	TCase *any = tcase_create("any"), *own = tcase_create("own");
+	TCase *any = support_case("any", in_pool), *own = support_case("own", in_pool);
 
 	tcase_set_timeout(any, support_seconds(60));
 	tcase_add_loop_test(any, test_stats_from_any_thread, 0, 3);
@@ -373,5 +372,12 @@ int main(void)
 	tcase_add_loop_test(own, test_contexts_on_one_device, 0, 4);
 	tcase_add_loop_test(own, test_contexts_come_and_go, 0, 4);
 	suite_add_tcase(suite, own);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("threads");
+
+	support_both(suite, add_cases);
 	return support_run(suite);
 }

@@ -724,6 +724,8 @@ int model_take(struct model *m, const int32_t *pages, size_t count)
 
 unsigned model_may_batch(const struct model *m, uint32_t staging_pages)
 {
+	if (m->config.behind && staging_pages)
+		return 0; /* nothing is right then */
 	if (staging_pages > m->frees + all_optional(m, 0))
 		return MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
 	return MODEL_CODE(0);
@@ -733,7 +735,8 @@ struct model_batch *model_batch_create(struct model *m, const dhs_batch_options 
                                        uint32_t staging_pages, uint32_t staging_rows)
 {
 	struct model_batch *b = model_memory(m, sizeof *b);
-	struct model_page **page = model_memory(m, staging_pages * sizeof(void *));
+	struct model_page **page;
+	uint32_t pages = staging_pages;
 
 	b->alive = 1;
 	b->max_sessions = o->max_sessions ? o->max_sessions : m->config.max_sessions;
@@ -744,12 +747,17 @@ struct model_batch *model_batch_create(struct model *m, const dhs_batch_options 
 	b->read_pad = o->read_pad || (o->flags & DHS_BATCH_READ_PAD) ? o->read_pad : -1;
 	b->write_pad = o->write_pad || (o->flags & DHS_BATCH_WRITE_PAD) ? o->write_pad : -1;
 	make_room(m, staging_pages);
-	b->staging_readers = model_memory(m, staging_pages * sizeof *b->staging_readers);
-	for (uint32_t i = 0; i < staging_pages; i++) {
+	if (m->config.behind)
+		pages = (uint32_t)up((uint64_t)b->buffers * staging_rows, m->config.page_rows);
+	page = model_memory(m, pages * sizeof(void *));
+	b->staging_readers = model_memory(m, pages * sizeof *b->staging_readers);
+	for (uint32_t i = 0; i < pages; i++) {
 		page[i] = new_page(m);
-		b->staging_readers[i] = take_one(m->free, &m->frees);
+		page[i]->behind = m->config.behind;
+		if (!m->config.behind)
+			b->staging_readers[i] = take_one(m->free, &m->frees);
 	}
-	b->staging = new_places(m, page, staging_pages, b->buffers * staging_rows);
+	b->staging = new_places(m, page, pages, b->buffers * staging_rows);
 	own_places(&b->staging);
 	m->stats.pages_staging += staging_pages;
 	m->batches++;
@@ -760,9 +768,11 @@ void model_batch_destroy(struct model *m, struct model_batch *b)
 {
 	for (uint32_t i = 0; i < b->staging.pages; i++) {
 		b->staging.page[i]->released = 1;
-		put_one(m->free, &m->frees, b->staging_readers[i]);
+		if (!m->config.behind)
+			put_one(m->free, &m->frees, b->staging_readers[i]);
 	}
-	m->stats.pages_staging -= b->staging.pages;
+	if (!m->config.behind)
+		m->stats.pages_staging -= b->staging.pages;
 	m->batches--;
 	b->alive = 0;
 }
@@ -1290,10 +1300,44 @@ void model_commit(struct model *m, struct model_batch *b, uint32_t sessions, con
 
 /* ---- slots that the library shows --------------------------------------------- */
 
+/* A page of staging behind the pool: no two have one number at a time. */
+static int see_behind(struct model *m, struct model_page *page, int32_t number)
+{
+	struct model_page **old = m->behind;
+	uint32_t n = 0;
+
+	m->fault = "a page of the pool";
+	if ((uint32_t)number < m->config.device_pages)
+		return 0;
+	m->fault = "another page than before";
+	if (page->number >= 0)
+		return page->number == number;
+	m->fault = "a page that another owner has";
+	for (uint32_t i = 0; i < m->behinds; i++) {
+		if (old[i]->released)
+			continue;
+		if (old[i]->number == number)
+			return 0;
+		m->behind[n++] = old[i];
+	}
+	m->behinds = n;
+	if (n == m->most_behinds) {
+		m->most_behinds = 2 * n + 16;
+		m->behind = model_memory(m, m->most_behinds * sizeof(void *));
+		for (uint32_t i = 0; i < n; i++)
+			m->behind[i] = old[i];
+	}
+	m->behind[m->behinds++] = page;
+	page->number = number;
+	return 1;
+}
+
 int model_see_page(struct model *m, struct model_page *page, int32_t number)
 {
 	struct model_page *before;
 
+	if (page->behind && number >= 0)
+		return see_behind(m, page, number);
 	m->fault = "a page outside the pool";
 	if (number < 0 || (uint32_t)number >= m->config.device_pages)
 		return 0;

@@ -44,6 +44,7 @@ struct model_config {
 	uint32_t device_pages;
 	uint32_t host_pages;
 	int engine_pool;
+	int behind; /* staging lies behind the pool, and takes none of its pages */
 	uint32_t reserved_pages;
 };
 
@@ -58,6 +59,7 @@ struct model_readers {
 struct model_page {
 	int32_t number; /* -1: not seen yet */
 	int released;
+	int behind; /* the pool: it is of staging, with a number past the pool's */
 };
 
 /* A place for one row in a hot cache or a staging buffer. */
@@ -212,6 +214,8 @@ struct model {
 	struct model_step *flight[DHS_MAX_STEPS_IN_FLIGHT]; /* unsettled, oldest first */
 	uint32_t versions;
 	dhs_stats stats;            /* counters only */
+	struct model_page **behind; /* pages behind the pool that have shown a number */
+	uint32_t behinds, most_behinds;
 	struct model_page **holder; /* [device_pages] who showed a number last */
 	struct model_page engine;   /* holds what is not the library's */
 	const char *fault;          /* what a model_see_...() found */

@@ -40,11 +40,21 @@ plant()
 	}' "$faults" "$2"
 }
 
+# compile SOURCE: to the name that the build has for its object.
 compile()
 {
+	name_of=$(basename "$1")
+	case $name_of in
+	*.c)
+		"$CC" -std=c17 -D_DEFAULT_SOURCE -DHAVE_CUDA -O2 -fPIC -fvisibility=hidden \
+			-I "$top/include" -isystem "$cuda/include" \
+			-c -o "$work/objects/libdhisparse_all_la-${name_of%.c}.o" "$1"
+		return
+		;;
+	esac
 	"$NVCC" -std=c++17 -O3 -arch="sm_$PLANTED_ARCH" -I "$top/include" \
 		--compiler-options=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
-		-c -o "$2" "$1"
+		-c -o "$work/objects/${name_of%.cu}.o" "$1"
 }
 
 # The library, from the build's objects but for those that the fault changes.
@@ -73,7 +83,7 @@ build_fault()
 	cp -r "$top/cuda" "$top/lib" "$work/tree/"
 	plant "$1" "$top/$file" >"$work/tree/$file" || { echo "$1: not in $file once" >&2; return 1; }
 	case $file in
-	*.cu) set -- "$1" "$work/tree/$file" ;;
+	*.cu | *.c) set -- "$1" "$work/tree/$file" ;;
 	*) set -- "$1" "$work"/tree/cuda/*.cu ;;
 	esac
 	name=$1
@@ -82,7 +92,7 @@ build_fault()
 		case $file in
 		*victim.cuh) grep -q victim.cuh "$source" || continue ;;
 		esac
-		compile "$source" "$work/objects/$(basename "$source" .cu).o" || return 1
+		compile "$source" || return 1
 	done
 	link "$work/$name.so" && gzip -9 -c "$work/$name.so" >"$folder/planted/$name.so.gz"
 }

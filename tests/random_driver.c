@@ -198,6 +198,7 @@ struct batch {
 	dhs_batch *handle;
 	dhs_batch_view view;
 	uint64_t device_bytes;
+	uint64_t staging_bytes; /* of these, not of the allocator */
 	uint64_t host_bytes;
 	struct job *first; /* jobs that the device has not run, in stream order */
 	struct job **last;
@@ -294,8 +295,10 @@ static void print_round(void)
 	        c->policy, c->eager ? " eager" : " reclaim", c->page_rows, R->shape.layers, c->groups,
 	        R->shape.segments, c->row_bytes, c->hot_rows, c->tail_rows, c->max_new_rows,
 	        c->max_sessions, c->max_rows, c->device_pages,
-	        c->engine_pool ? "engine's" : "library's", c->host_pages, R->shape.streams,
-	        R->shape.device_seed);
+	        c->engine_pool ? "engine's"
+	        : c->behind    ? "library's, staging behind it"
+	                       : "library's",
+	        c->host_pages, R->shape.streams, R->shape.device_seed);
 }
 
 static void print_where(void)
@@ -568,7 +571,7 @@ static void check_bytes(void)
 		device = host = 0; /* not of the allocator */
 	for (int i = 0; i < MOST_BATCHES; i++)
 		if (R->batch[i].model && R->device.backend == DHS_BACKEND_HOST) {
-			device += R->batch[i].device_bytes;
+			device += R->batch[i].device_bytes - R->batch[i].staging_bytes;
 			host += R->batch[i].host_bytes;
 		}
 	if (R->taken.bytes[DHS_MEMORY_DEVICE] != device)
@@ -781,7 +784,8 @@ static struct device_rows tray_rows(const struct tray *tray, const int32_t *slot
 		.layers = R->shape.layers,
 		.segments = R->shape.segments,
 		.row_bytes = R->config.row_bytes,
-		.slots_end = R->config.device_pages * R->config.page_rows,
+		/* Behind the pool there is no telling where staging ends. */
+		.slots_end = R->config.behind ? INT32_MAX : R->config.device_pages * R->config.page_rows,
 	};
 }
 
@@ -1311,7 +1315,7 @@ static void choose_pools(struct model_config *c, struct shape *s)
 
 	c->device_pages = c->reserved_pages;
 	for (uint32_t i = 0; i < s->batches; i++)
-		c->device_pages += staging_guess(c, &s->batch[i]);
+		c->device_pages += c->behind ? 0 : staging_guess(c, &s->batch[i]);
 	c->host_pages =
 		chance(35) ? most(1, sessions * history * between(20, 90) / 100) : sessions * (history + 2);
 	if (c->policy == DHS_POLICY_FULL) {
@@ -1331,6 +1335,7 @@ static void choose_policy(struct model_config *c)
 	c->policy = dice < 58 ? DHS_POLICY_ADAPTIVE : dice < 90 ? DHS_POLICY_FIXED : DHS_POLICY_FULL;
 	c->eager = c->policy != DHS_POLICY_ADAPTIVE || chance(40);
 	c->engine_pool = chance(45);
+	c->behind = !c->engine_pool && chance(60);
 	c->reserved_pages = c->engine_pool ? 0 : below(4);
 }
 
@@ -1418,6 +1423,8 @@ static void fill_options(struct round *r, dhs_context_options *o, dhs_layout *la
 	o->hot_rows = c->hot_rows;
 	o->tail_rows = c->tail_rows;
 	o->flags = c->tail_rows == 0 ? DHS_CONTEXT_TAIL_ROWS : 0;
+	if (!c->engine_pool && !c->behind)
+		o->flags |= DHS_CONTEXT_POOL_STAGING;
 	o->reserved_pages = c->reserved_pages;
 	o->device_pages = c->device_pages;
 	o->host_rows = (uint64_t)c->host_pages * c->page_rows;
@@ -1482,7 +1489,8 @@ static void create_context(struct round *r)
 		     required.hot_pages, required.tail_pages, required.session_pages, r->model->hot_pages,
 		     r->model->tail_pages);
 	must(dhs_context_create(&o, &r->context));
-	r->context_device_bytes = required.device_bytes;
+	/* Memory that is mapped is not the allocator's. */
+	r->context_device_bytes = required.device_bytes - (r->config.behind ? required.pool_bytes : 0);
 	r->context_host_bytes = required.host_bytes;
 	memset(&o, 0xff, sizeof o); /* all of it is copied */
 	memset(&layout, 0xff, sizeof layout);
@@ -1616,6 +1624,15 @@ static void free_batch_arrays(struct batch *b)
 			     (uint64_t)(model));                                                               \
 	} while (0)
 
+static uint64_t staging_bytes(void)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < MOST_BATCHES; i++)
+		bytes += R->batch[i].model ? R->batch[i].staging_bytes : 0;
+	return bytes;
+}
+
 static void verify_pages(const dhs_stats *got)
 {
 	dhs_stats want;
@@ -1627,6 +1644,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("pages_required", got->pages_required, want.pages_required);
 	SAME("pages_resident", got->pages_resident, want.pages_resident);
 	SAME("pages_staging", got->pages_staging, want.pages_staging);
+	SAME("staging_bytes", got->staging_bytes, staging_bytes());
 	SAME("sessions", got->sessions, want.sessions);
 	SAME("batches", got->batches, want.batches);
 	SAME("host_rows", got->host_rows, want.host_rows);
@@ -2060,6 +2078,7 @@ static void create_batch(struct batch *b, dhs_batch_options *o)
 	b->model = model_batch_create(R->model, o, required.staging_pages, required.staging_rows);
 	b->model->handle = b->handle;
 	b->device_bytes = required.device_bytes;
+	b->staging_bytes = required.staging_bytes;
 	b->host_bytes = required.host_bytes;
 	b->view = (dhs_batch_view)DHS_INIT(dhs_batch_view);
 	must(dhs_batch_get_view(b->handle, &b->view));
@@ -4002,7 +4021,7 @@ static void read_arguments(struct arguments *a, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct arguments a = { 1000000, 0, 2500 };
+	struct arguments a = { .calls = 1000000, .round_calls = 2500 };
 
 	backend = device_backend();
 	read_arguments(&a, argc, argv);

@@ -26,6 +26,41 @@ int support_run(Suite *suite)
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* ---- cases ---------------------------------------------------------------- */
+
+static bool stage_in_pool; /* of rig_default */
+
+static void start_in_pool(void)
+{
+	stage_in_pool = true;
+}
+
+static void end_in_pool(void)
+{
+	stage_in_pool = false;
+}
+
+TCase *support_case(const char *name, bool in_pool)
+{
+	static char names[16][60]; /* Check keeps them */
+	static uint32_t used;
+	TCase *made;
+
+	if (!in_pool)
+		return tcase_create(name);
+	snprintf(names[used % 16], sizeof(names[0]), "%s, staging in the pool", name);
+	made = tcase_create(names[used++ % 16]);
+	tcase_add_checked_fixture(made, start_in_pool, end_in_pool);
+	return made;
+}
+
+void support_both(Suite *suite, void (*add)(Suite *suite, bool in_pool))
+{
+	add(suite, false);
+	if (device_backend() == DHS_BACKEND_HOST)
+		add(suite, true);
+}
+
 static double number_from(const char *name)
 {
 	const char *text = getenv(name);
@@ -243,6 +278,26 @@ void rig_default(struct rig *rig)
 	rig->options.layout = &rig->layout;
 	rig->options.allocator = &rig->memory.allocator;
 	rig->next_stamp = 1;
+	rig_stage(rig, !stage_in_pool);
+}
+
+void rig_stage(struct rig *rig, bool behind)
+{
+	rig->options.flags &= ~(uint32_t)DHS_CONTEXT_POOL_STAGING;
+	if (!behind || device_backend() != DHS_BACKEND_HOST)
+		rig->options.flags |= DHS_CONTEXT_POOL_STAGING;
+}
+
+bool rig_stages_behind(const struct rig *rig)
+{
+	return !rig->engine_pool && rig->options.pool == NULL &&
+	       !(rig->options.flags & DHS_CONTEXT_POOL_STAGING);
+}
+
+void rig_use_pool(struct rig *rig, void **pool)
+{
+	rig->options.pool = pool;
+	rig->options.flags &= ~(uint32_t)DHS_CONTEXT_POOL_STAGING;
 }
 
 uint32_t rig_page_rows(const struct rig *rig)
@@ -332,7 +387,7 @@ static void rig_make_pool(struct rig *rig)
 			if (rig->segment[0].page_stride == 0)
 				at = g + 1 < segments ? at + places * rig->segment[g].bytes : 0;
 		}
-	rig->options.pool = rig->pool;
+	rig_use_pool(rig, rig->pool);
 }
 
 static void rig_lend_all(struct rig *rig)
@@ -549,6 +604,21 @@ static bool slot_in_pool(const struct rig *rig, int32_t slot)
 	       (uint32_t)slot / rig_page_rows(rig) >= rig->options.reserved_pages;
 }
 
+/* What is behind a layer's pages, in whole 2 MiB, can be staging.  Where that ends is the
+ * end of memory, too. */
+static bool slot_behind_pool(const struct rig *rig, int32_t slot)
+{
+	uint64_t stride = rig->place[0].page_stride, window = UINT64_C(2) << 20;
+	uint64_t own = (rig->options.device_pages * stride + window - 1) / window * window;
+
+	return slot >= 0 && (uint32_t)slot / rig_page_rows(rig) * stride >= own;
+}
+
+static bool slot_has_row(const struct rig *rig, int32_t slot)
+{
+	return slot_in_pool(rig, slot) || (rig_stages_behind(rig) && slot_behind_pool(rig, slot));
+}
+
 /* ---- kernels -------------------------------------------------------------- */
 
 void launch_copy(struct rig *rig, dhs_stream stream, void *to, const void *from, size_t bytes)
@@ -598,7 +668,7 @@ static void check_kernel(void *copy)
 	for (size_t i = 0; i < job->count; i++) {
 		int32_t slot = job->slots[i];
 
-		if (job->want[i] == 0 ? slot != job->pad : !slot_in_pool(job->rig, slot))
+		if (job->want[i] == 0 ? slot != job->pad : !slot_has_row(job->rig, slot))
 			rig_wrong(job->rig, "group %u entry %zu, row %d, has slot %d", job->group, i,
 			          job->rows[i], slot);
 		else if (job->want[i] != 0 &&

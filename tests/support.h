@@ -49,6 +49,11 @@ void support_said(const char *call, const char *word, const char *limit);
 
 /* Runs the suite; the exit status of main.  TAP: CK_TAP_LOG_FILE_NAME=-. */
 int support_run(Suite *suite);
+/* A case; in_pool: its rigs have staging in the library's pool, as rig_stage makes it. */
+TCase *support_case(const char *name, bool in_pool);
+/* Adds what `add` adds with staging as defaults have it and with staging in the pool,
+ * which on a GPU is one and the same. */
+void support_both(Suite *suite, void (*add)(Suite *suite, bool in_pool));
 /* How much longer than usual tests may take: TEST_SLOW (valgrind, TSan). */
 double support_seconds(double seconds);
 /* `count` less under valgrind and sanitizers: divided by TEST_LESS. */
@@ -119,7 +124,8 @@ struct rig {
 };
 
 /* Two groups of one and two layers, rows of 64 bytes, pages of 4 rows, 8 hot
- * rows, a tail of 4, 2 new rows a step, 4 sessions of 256 rows, 64 pages. */
+ * rows, a tail of 4, 2 new rows a step, 4 sessions of 256 rows, 64 pages;
+ * staging as the case says, and unless it does, behind the pool. */
 void rig_default(struct rig *rig);
 /* The device, two streams and the context. */
 void rig_open(struct rig *rig);
@@ -129,6 +135,12 @@ void rig_open_host(struct rig *rig);
 void rig_close(struct rig *rig);
 /* The device is the host backend's. */
 bool rig_on_host(const struct rig *rig);
+/* Staging in the library's pool or behind it; on a GPU always in it, as functions
+ * reach no memory that is mapped. */
+void rig_stage(struct rig *rig, bool behind);
+bool rig_stages_behind(const struct rig *rig);
+/* The pool is an engine's, with these bases. */
+void rig_use_pool(struct rig *rig, void **pool);
 /* fn(copy of arg) in stream order. */
 void rig_launch(struct rig *rig, dhs_stream stream, void (*fn)(void *copy), const void *arg,
                 size_t bytes);

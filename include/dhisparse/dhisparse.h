@@ -146,7 +146,8 @@ typedef struct dhs_layout {
 /* Kinds of memory, as an allocator is asked for them. */
 enum {
 	DHS_MEMORY_CONTROL = 0, /* ordinary memory for the library's own books */
-	DHS_MEMORY_DEVICE = 1,  /* pool and device tables (host backend only) */
+	DHS_MEMORY_DEVICE = 1,  /* device tables (host backend only), and with
+	                           DHS_CONTEXT_POOL_STAGING the library's pool */
 	DHS_MEMORY_HOST = 2     /* host tier and upload buffers (host backend only) */
 };
 
@@ -186,8 +187,10 @@ enum {
 };
 
 enum {
-	DHS_CONTEXT_TAIL_ROWS = 1, /* tail_rows counts though it is 0 */
-	DHS_CONTEXT_DEVICE = 2     /* device counts, also as 0 */
+	DHS_CONTEXT_TAIL_ROWS = 1,   /* tail_rows counts though it is 0 */
+	DHS_CONTEXT_DEVICE = 2,      /* device counts, also as 0 */
+	DHS_CONTEXT_POOL_STAGING = 4 /* library-owned pool: staging is made of its pages, as in an
+	                                engine's; each layer's memory is an allocation of its own */
 };
 
 typedef struct dhs_context_options {
@@ -212,7 +215,8 @@ typedef struct dhs_context_options {
 	dhs_log_fn log;            /* NULL: silent */
 	void *log_arg;
 	int32_t device;            /* cuda: which GPU (see flags); else the current one */
-	uint32_t reserved;         /* 0 */
+	uint32_t max_staging_rows; /* library-owned pool: addresses behind it for staging rows of
+	                              all batches; 0: 2 * max_sessions * min(max_rows, 32,768) */
 } dhs_context_options;
 
 /* What a context or a batch takes, exactly. */
@@ -226,9 +230,10 @@ typedef struct dhs_required {
 	uint32_t session_pages;  /* context: pages of one session that are never lent */
 	uint32_t hot_pages;      /* of these: the hot cache */
 	uint32_t tail_pages;     /* of these: the tail */
-	uint32_t staging_pages;  /* batch: pages taken from the pool */
+	uint32_t staging_pages;  /* batch: pages taken from the pool; 0 where staging lies behind it */
 	uint32_t staging_rows;   /* batch: rows of one staging buffer */
 	uint32_t reserved;
+	uint64_t staging_bytes;  /* batch: of device_bytes: staging behind the pool */
 } dhs_required;
 
 /* Counters run from the context's creation; those of resolving are taken over
@@ -243,7 +248,7 @@ typedef struct dhs_stats {
 	uint32_t pages_draining;  /* free once a begun step is settled */
 	uint32_t pages_required;  /* hot caches and tails of sessions; under full: all theirs */
 	uint32_t pages_resident;  /* optional: history on the device, prefill not yet aged */
-	uint32_t pages_staging;   /* of batches */
+	uint32_t pages_staging;   /* of batches; 0 where their staging lies behind the pool */
 	uint32_t sessions;
 	uint32_t batches;
 	uint32_t backend;         /* DHS_BACKEND_ and DHS_POLICY_ that defaults turned out to be */
@@ -271,6 +276,7 @@ typedef struct dhs_stats {
 	                             (DHS_ERR_DEVICE_MEMORY, DHS_ERR_HOST_MEMORY) */
 	uint64_t order_errors;    /* told on the device: a second commit, a fetch without plan */
 	uint64_t flow_waits;      /* begins that had to wait for the device */
+	uint64_t staging_bytes;   /* device memory of batches' staging behind the pool */
 } dhs_stats;
 
 /* ---- context ------------------------------------------------------------- */
@@ -406,7 +412,7 @@ DHS_API int dhs_batch_required(const dhs_context_options *context, const dhs_bat
                                dhs_required *required);
 
 /* One batch serves steps of all sizes up to its own, at fixed addresses.
- * Staging pages come from the pool. */
+ * Its staging lies behind a library-owned pool, and takes pages of an engine's. */
 DHS_API int dhs_batch_create(dhs_context *context, const dhs_batch_options *options,
                              dhs_batch **batch);
 

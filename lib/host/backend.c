@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "kernels.h"
+#include "range.h"
 
 #include "../error.h"
 
@@ -124,6 +125,37 @@ static void memory_free(void *device, const dhs_allocator *allocator, uint32_t k
 {
 	(void)device;
 	dhs_memory_free(allocator, kind, memory, bytes);
+}
+
+static int alias(const dhs_context_options *options)
+{
+	(void)options;
+	return 1;
+}
+
+static int range_new(void *device, size_t bytes, void **range)
+{
+	(void)device;
+	return dhs_host_range_new(bytes, range);
+}
+
+static void range_free(void *device, void *range, size_t bytes)
+{
+	(void)device;
+	dhs_host_range_free(range, bytes);
+}
+
+static int range_map(void *device, void *const *at, uint32_t count, size_t bytes, size_t zeroed)
+{
+	(void)device;
+	(void)zeroed;
+	return dhs_host_range_map(at, count, bytes);
+}
+
+static void range_unmap(void *device, void *const *at, uint32_t count, size_t bytes)
+{
+	(void)device;
+	dhs_host_range_unmap(at, count, bytes);
 }
 
 static dhs_host *host_of(void *device)
@@ -335,6 +367,11 @@ const struct dhs_backend_ops dhs_backend_host = {
 	.memory_set = memory_set,
 	.memory_address = memory_address,
 	.memory_free = memory_free,
+	.alias = alias,
+	.range_new = range_new,
+	.range_free = range_free,
+	.range_map = range_map,
+	.range_unmap = range_unmap,
 	.stream_check = stream_check,
 	.stream_new = stream_new,
 	.stream_free = stream_free,
