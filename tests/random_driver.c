@@ -15,8 +15,9 @@
  * Every eighth round is played again on a device with another schedule and must
  * give the same codes and slots.
  *
- * random_driver [--seed S] [--calls N] [--round SEED] [--round-calls N] [--verbose] [--often]
- *               [--backend host|cuda|both]
+ * random_driver [--seed S] [--calls N] [--steps N] [--round SEED] [--round-calls N]
+ *               [--verbose] [--often] [--backend host|cuda|both]
+ * It goes on until it has made so many calls and begun so many steps.
  * DHS_RANDOM_SEED and DHS_RANDOM_CALLS stand in for the first two.
  */
 
@@ -258,7 +259,7 @@ struct round {
 };
 
 struct totals {
-	uint64_t calls, rounds, misses, victims, staged, mirrored, backed_up, truncates, aborts;
+	uint64_t calls, rounds, steps, misses, victims, staged, mirrored, backed_up, truncates, aborts;
 	uint64_t refusals, reorderings, page_hits, hot_hits, repeats, bad_rows, reloads, evicted;
 	uint64_t order_errors, rows_checked, pendings, mismatches, graphs, flow_waits;
 };
@@ -3890,6 +3891,8 @@ static uint64_t play_round(uint64_t seed, uint64_t calls, uint64_t twist)
 	start();
 	while (round.calls < calls)
 		act();
+	/* Those of a round that is played twice count once. */
+	totals.steps += twist ? 0 : round.model->steps;
 	close_round(&round);
 	return mix(round.digest) + round.device_digest;
 }
@@ -3915,8 +3918,8 @@ static void play_twice(uint64_t seed, uint64_t calls)
 
 static void print_totals(void)
 {
-	printf("# %" PRIu64 " calls in %" PRIu64 " rounds, seed %" PRIu64 "\n", totals.calls,
-	       totals.rounds, run_seed);
+	printf("# %" PRIu64 " calls in %" PRIu64 " rounds, %" PRIu64 " steps, seed %" PRIu64 "\n",
+	       totals.calls, totals.rounds, totals.steps, run_seed);
 	printf("# page hits %" PRIu64 ", hot hits %" PRIu64 ", repeats %" PRIu64 ", bad rows %" PRIu64
 	       ", rows checked %" PRIu64 "\n",
 	       totals.page_hits, totals.hot_hits, totals.repeats, totals.bad_rows, totals.rows_checked);
@@ -3972,7 +3975,7 @@ static uint64_t number(const char *text)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: random_driver [--seed S] [--calls N] [--round SEED] "
+	fprintf(stderr, "usage: random_driver [--seed S] [--calls N] [--steps N] [--round SEED] "
 	                "[--round-calls N] [--verbose] [--often] [--backend host|cuda|both]\n");
 	exit(2);
 }
@@ -3986,7 +3989,8 @@ static void read_backend(const char *name)
 }
 
 struct arguments {
-	uint64_t calls;
+	uint64_t calls; /* at least so many, and */
+	uint64_t steps;
 	uint64_t round;
 	uint64_t round_calls;
 };
@@ -4008,6 +4012,8 @@ static void read_arguments(struct arguments *a, int argc, char **argv)
 			run_seed = number(argv[++i]);
 		else if (!strcmp(argv[i], "--calls"))
 			a->calls = number(argv[++i]);
+		else if (!strcmp(argv[i], "--steps"))
+			a->steps = number(argv[++i]);
 		else if (!strcmp(argv[i], "--backend"))
 			read_backend(argv[++i]);
 		else if (!strcmp(argv[i], "--round"))
@@ -4037,7 +4043,7 @@ int main(int argc, char **argv)
 	       : backend == DHS_BACKEND_CUDA ? "cuda"
 	                                     : "host");
 	fflush(stdout);
-	for (uint64_t i = 0; totals.calls < a.calls; i++) {
+	for (uint64_t i = 0; totals.calls < a.calls || totals.steps < a.steps; i++) {
 		uint64_t seed = mix(mix(run_seed) + i) | 1;
 
 		if (both || i % 8 == 7)
