@@ -155,6 +155,25 @@ static int device_prepare(void *device, const struct dhs_world *world)
 
 /* ---- memory ---- */
 
+static int is_callers(const dhs_allocator *allocator, uint32_t kind)
+{
+	return kind == DHS_MEMORY_HOST && allocator->flags & DHS_ALLOCATOR_PINNED;
+}
+
+/* Memory that the GPU cannot reach is none. */
+static void *callers_memory(struct device *d, const dhs_allocator *allocator, size_t bytes,
+                            int zeroed)
+{
+	void *address, *memory = zeroed ? dhs_memory_zeroed(allocator, DHS_MEMORY_HOST, bytes)
+	                                : dhs_memory_new(allocator, DHS_MEMORY_HOST, bytes);
+
+	if (!memory || ON(d, cudaHostGetDevicePointer(&address, memory, 0)) == cudaSuccess)
+		return memory;
+	cudaGetLastError();
+	dhs_memory_free(allocator, DHS_MEMORY_HOST, memory, bytes);
+	return NULL;
+}
+
 static void *memory_new(void *device, const dhs_allocator *allocator, uint32_t kind, size_t bytes,
                         int zeroed)
 {
@@ -162,7 +181,8 @@ static void *memory_new(void *device, const dhs_allocator *allocator, uint32_t k
 	void *memory = NULL;
 	cudaError_t rc;
 
-	(void)allocator;
+	if (is_callers(allocator, kind))
+		return callers_memory(d, allocator, bytes, zeroed);
 	if (kind == DHS_MEMORY_DEVICE)
 		rc = ON(d, cudaMalloc(&memory, bytes));
 	else
@@ -181,11 +201,13 @@ static void memory_free(void *device, const dhs_allocator *allocator, uint32_t k
                         size_t bytes)
 {
 	struct device *d = device;
-	cudaError_t rc =
-		kind == DHS_MEMORY_DEVICE ? ON(d, cudaFree(memory)) : ON(d, cudaFreeHost(memory));
+	cudaError_t rc;
 
-	(void)allocator;
-	(void)bytes;
+	if (is_callers(allocator, kind)) {
+		dhs_memory_free(allocator, kind, memory, bytes);
+		return;
+	}
+	rc = kind == DHS_MEMORY_DEVICE ? ON(d, cudaFree(memory)) : ON(d, cudaFreeHost(memory));
 	if (rc != cudaSuccess)
 		cudaGetLastError();
 }

@@ -146,9 +146,9 @@ static int check_allocator(const char *call, struct setup *u)
 		return DHS_OK;
 	rc = dhs_options_read(call, "options->allocator", u->o.allocator, &u->allocator,
 	                      sizeof(u->allocator), sizeof(u->allocator));
-	if (rc == DHS_OK && u->allocator.flags)
-		rc = dhs_fail(DHS_ERR_ARGUMENT, "%s: options->allocator->flags is %#x; no flag is known",
-		              call, u->allocator.flags);
+	if (rc == DHS_OK && u->allocator.flags & ~(uint32_t)DHS_ALLOCATOR_PINNED)
+		rc = dhs_fail(DHS_ERR_ARGUMENT, "%s: options->allocator->flags is %#x; known flags are %#x",
+		              call, u->allocator.flags, DHS_ALLOCATOR_PINNED);
 	if (rc == DHS_OK && (!u->allocator.alloc || !u->allocator.free))
 		rc = dhs_fail(DHS_ERR_ARGUMENT, "%s: options->allocator->%s is NULL", call,
 		              u->allocator.alloc ? "free" : "alloc");

@@ -433,6 +433,23 @@ START_TEST(test_private_device)
 }
 END_TEST
 
+/* The host backend asks the allocator for everything, whatever it says of pinning. */
+START_TEST(test_pinned)
+{
+	struct rig rig;
+	dhs_required required = DHS_INIT(dhs_required);
+
+	rig_default(&rig);
+	rig.memory.allocator.flags = DHS_ALLOCATOR_PINNED;
+	ck_good(dhs_context_required(&rig.options, &required));
+	ck_good(dhs_context_create(&rig.options, &rig.context));
+	ck_assert_uint_eq(rig.memory.bytes[DHS_MEMORY_HOST], required.host_bytes);
+	dhs_context_destroy(rig.context);
+	ck_assert_uint_eq(memory_live(&rig.memory), 0);
+	ck_assert_uint_eq(rig.memory.wrong, 0);
+}
+END_TEST
+
 static void add_cases(Suite *suite, bool in_pool)
 {
 	TCase *fail = support_case("fail", in_pool);
@@ -444,6 +461,7 @@ static void add_cases(Suite *suite, bool in_pool)
 	tcase_add_loop_test(fail, test_launch_copy, 0, 3);
 	tcase_add_test(fail, test_engine_pool);
 	tcase_add_loop_test(fail, test_private_device, 0, 2);
+	tcase_add_test(fail, test_pinned);
 	suite_add_tcase(suite, fail);
 }
 

@@ -258,7 +258,7 @@ static void *allocates_nothing(void *arg, uint32_t kind, size_t bytes, size_t al
 
 SPOIL(allocator_size, r->memory.allocator.size = 0)
 SPOIL(allocator_size_small, r->memory.allocator.size = 24)
-SPOIL(allocator_flags, r->memory.allocator.flags = 1)
+SPOIL(allocator_flags, r->memory.allocator.flags = 2)
 SPOIL(allocator_alloc, r->memory.allocator.alloc = NULL)
 SPOIL(allocator_free, r->memory.allocator.free = NULL)
 

@@ -691,6 +691,80 @@ START_TEST(test_mapped_bytes)
 }
 END_TEST
 
+/* An allocator whose host memory is pinned, or is not though it says so. */
+struct pinned {
+	dhs_allocator allocator;
+	bool pins;
+	size_t bytes; /* of host memory that is out */
+};
+
+static void *pinned_alloc(void *arg, uint32_t kind, size_t bytes, size_t align)
+{
+	struct pinned *p = arg;
+	void *memory = NULL;
+
+	ck_assert_uint_ne(kind, DHS_MEMORY_DEVICE);
+	if (kind == DHS_MEMORY_CONTROL || !p->pins)
+		return posix_memalign(&memory, align, bytes) == 0 ? memory : NULL;
+	p->bytes += bytes;
+	ck_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+	return memory;
+}
+
+static void pinned_free(void *arg, uint32_t kind, void *memory, size_t bytes)
+{
+	struct pinned *p = arg;
+
+	if (kind == DHS_MEMORY_CONTROL || !p->pins) {
+		free(memory);
+		return;
+	}
+	p->bytes -= bytes;
+	ck_cuda(cudaFreeHost(memory));
+}
+
+static void engine_pinned(struct engine *e, struct pinned *p, bool pins)
+{
+	engine_staging(e);
+	*p = (struct pinned){ .allocator = DHS_INIT(dhs_allocator), .pins = pins };
+	p->allocator.flags = DHS_ALLOCATOR_PINNED;
+	p->allocator.alloc = pinned_alloc;
+	p->allocator.free = pinned_free;
+	p->allocator.arg = p;
+	e->options.allocator = &p->allocator;
+}
+
+/* The host tier and the upload buffers come from there, to the byte, and rows are right. */
+START_TEST(test_pinned_allocator)
+{
+	struct dice dice = { 21 };
+	struct engine e;
+	struct pinned pinned;
+	dhs_required required = DHS_INIT(dhs_required);
+
+	engine_pinned(&e, &pinned, true);
+	ck_good(dhs_context_required(&e.options, &required));
+	engine_run(&e, &dice);
+	ck_assert_uint_eq(pinned.bytes, required.host_bytes);
+	play(&e, 10, &dice);
+	engine_close(&e);
+	ck_assert_uint_eq(pinned.bytes, 0);
+}
+END_TEST
+
+/* Memory that the GPU cannot reach is none; nothing is left behind. */
+START_TEST(test_allocator_not_pinned)
+{
+	struct engine e;
+	struct pinned pinned;
+
+	engine_pinned(&e, &pinned, false);
+	ck_told(dhs_context_create(&e.options, &e.context), DHS_ERR_HOST_MEMORY, NULL, NULL);
+	ck_assert_ptr_null(e.context);
+	no_error_left();
+}
+END_TEST
+
 /* Staging of more than the GPU has: the context goes on, with all its memory. */
 START_TEST(test_no_staging_room)
 {
@@ -978,6 +1052,8 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(cuda, test_staged_rows, 0, 2);
 	tcase_add_test(cuda, test_aliases);
 	tcase_add_test(cuda, test_mapped_bytes);
+	tcase_add_test(cuda, test_pinned_allocator);
+	tcase_add_test(cuda, test_allocator_not_pinned);
 	tcase_add_test(cuda, test_no_staging_room);
 	tcase_add_test(cuda, test_map_beside_a_capture);
 	tcase_add_test(cuda, test_refused_calls);

@@ -148,7 +148,15 @@ enum {
 	DHS_MEMORY_CONTROL = 0, /* ordinary memory for the library's own books */
 	DHS_MEMORY_DEVICE = 1,  /* device tables (host backend only), and with
 	                           DHS_CONTEXT_POOL_STAGING the library's pool */
-	DHS_MEMORY_HOST = 2     /* host tier and upload buffers (host backend only) */
+	DHS_MEMORY_HOST = 2     /* host tier and upload buffers (host backend, and any with
+	                           DHS_ALLOCATOR_PINNED) */
+};
+
+enum {
+	/* What alloc returns for DHS_MEMORY_HOST is pinned and mapped for the GPU, as
+	 * cudaHostAlloc with cudaHostAllocMapped | cudaHostAllocPortable makes it: the cuda
+	 * backend asks for it here.  The host backend does not look at the flag. */
+	DHS_ALLOCATOR_PINNED = 1
 };
 
 /* Where memory comes from.  alloc returns memory aligned to `align` (a power
@@ -156,7 +164,7 @@ enum {
  * Both may be called from any thread that calls the library. */
 typedef struct dhs_allocator {
 	uint32_t size;
-	uint32_t flags; /* 0 */
+	uint32_t flags; /* DHS_ALLOCATOR_... */
 	void *(*alloc)(void *arg, uint32_t kind, size_t bytes, size_t align);
 	void (*free)(void *arg, uint32_t kind, void *memory, size_t bytes);
 	void *arg;

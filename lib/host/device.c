@@ -442,11 +442,12 @@ static int read_options(const dhs_host_options *options, dhs_host_options *o,
 	if (rc == DHS_OK && o->allocator)
 		rc = dhs_options_read("dhs_host_create", "options->allocator", o->allocator, allocator,
 		                      sizeof(*allocator), sizeof(*allocator));
-	if (rc == DHS_OK && (!allocator->alloc || !allocator->free || allocator->flags))
+	if (rc == DHS_OK && (!allocator->alloc || !allocator->free ||
+	                     allocator->flags & ~(uint32_t)DHS_ALLOCATOR_PINNED))
 		rc = dhs_fail(DHS_ERR_ARGUMENT, "dhs_host_create: options->allocator->%s",
 		              !allocator->alloc  ? "alloc is NULL"
 		              : !allocator->free ? "free is NULL"
-		                                 : "flags is not 0; no flag is known");
+		                                 : "flags has a flag that is not known");
 	return rc;
 }
 
