@@ -16,7 +16,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/check_decode.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
 
-plan=37
+plan=39
 test=0
 echo "1..$plan"
 
@@ -117,6 +117,20 @@ checked "one row a step, odd pages, no tail" --policy fixed --hot-rows 256 --tai
 checked "a hot cache smaller than a selection" --policy fixed --hot-rows 100
 checked "16 queries a step" --policy fixed --hot-rows 300 --step-rows 16
 
+# What --selections writes: a line for each step, group and session, and in them the rows that the
+# library counted.
+decode selected --json --sessions 2 --prompt-rows 300 --tokens 7 --selections "$work/selections"
+written=$(awk 'NR == 1 { good = $0 == "selections 1 256"; k = $3; next }
+	NF != 5 + k * $5 { good = 0 }
+	{ for (i = 6; i <= NF; i++) if ($i >= 0) { rows++; if ($i >= $4 + $5) good = 0 } }
+	END { print good, NR - 1, rows }' "$work/selections")
+counted=0
+for kind in page_hits hot_hits misses repeats; do
+	counted=$((counted + $(number $kind selected)))
+done
+[ "$written" = "1 $((82 * 2 * 2)) $counted" ]
+ok $? "--selections writes the rows of 82 steps: $written"
+
 # Three sessions that share a pool too small for all their rows.
 decode_three() {
 	decode "$@" --sessions 3 --hot-rows 256 --prompt-rows 1200 --tokens 40 --json
@@ -187,6 +201,7 @@ fails 2 "no 'half'" --policy half
 fails 2 "unrecognized option" --bogus
 fails 2 "--host-seed is of the host backend" --backend cuda --host-seed 1
 fails 2 "No such file" --prompt "$work/none"
+fails 2 "selections: .*No such file" --prompt-rows 9 --selections "$work/none/x"
 fails 2 "an empty prompt" --prompt "$work/empty"
 fails 2 "not a model" --model "$DATA/draft.dsat"
 fails 2 "too short" --model "$work/short.dsat"

@@ -54,6 +54,7 @@ static void usage(void)
 	       "  --check             decode with plain arrays, too, and compare all logits\n"
 	       "  --report FILE       decode the report's prompt and compare with its choices\n"
 	       "  --stats-from ROW    count from when each session has ROW rows (0)\n"
+	       "  --selections FILE   write the selected rows of every step, as text (record.h)\n"
 	       "  --json              print one JSON object only\n"
 	       "  --help              print this\n"
 	       "\n"
@@ -128,6 +129,7 @@ static void parse(int argc, char **argv, struct options *o)
 		CHECK,
 		REPORT,
 		STATS_FROM,
+		SELECTIONS,
 		JSON,
 		HELP
 	};
@@ -150,6 +152,7 @@ static void parse(int argc, char **argv, struct options *o)
 		{ "check", 0, NULL, CHECK },
 		{ "report", 1, NULL, REPORT },
 		{ "stats-from", 1, NULL, STATS_FROM },
+		{ "selections", 1, NULL, SELECTIONS },
 		{ "json", 0, NULL, JSON },
 		{ "help", 0, NULL, HELP },
 		{ NULL, 0, NULL, 0 },
@@ -213,6 +216,9 @@ static void parse(int argc, char **argv, struct options *o)
 			break;
 		case STATS_FROM:
 			o->stats_from = (int64_t)number(name, 0, 2000000);
+			break;
+		case SELECTIONS:
+			o->selections = optarg;
 			break;
 		case JSON:
 			o->json = true;

@@ -3,6 +3,7 @@
 #include "run.h"
 #include "decoder.h"
 #include "plain.h"
+#include "record.h"
 #include "util.h"
 
 #include <math.h>
@@ -18,7 +19,10 @@ void run_open(struct run *run, const struct options *options, const struct model
 	kv.max_rows = (uint32_t)max_rows;
 	kv.max_new_rows = (uint32_t)options->step_rows;
 	run->rows = kv_open(model, &kv);
-	run->decoder = decoder_open(model, run->rows, options->sessions, max_rows, options->step_rows);
+	if (options->selections)
+		run->record = record_open(run->rows, options->selections, model, options->sessions);
+	run->decoder = decoder_open(model, run->record ? run->record : run->rows, options->sessions,
+	                            max_rows, options->step_rows);
 	if (options->check) {
 		run->plain = plain_open(model, options->sessions, max_rows, options->step_rows);
 		run->plain_decoder =
@@ -35,6 +39,8 @@ void run_close(struct run *run)
 		plain_close(run->plain);
 	}
 	decoder_close(run->decoder);
+	if (run->record)
+		record_close(run->record);
 	kv_close(run->rows);
 	free(run->text);
 }

@@ -10,6 +10,7 @@
 
 struct options {
 	const char *model, *prompt, *report;
+	const char *selections; /* the file that they are written to, or NULL */
 	int sessions, tokens, prompt_rows, step_rows;
 	int64_t stats_from; /* -1: from the first row on */
 	double temperature; /* 0: greedy */
@@ -23,6 +24,7 @@ struct run {
 	const struct options *options;
 	const struct model *model;
 	struct rows *rows;
+	struct rows *record; /* --selections: what the decoder sees in place of rows */
 	struct decoder *decoder;
 	struct rows *plain; /* --check: the same decoder on plain arrays */
 	struct decoder *plain_decoder;
