@@ -3,6 +3,8 @@
 
 #include "batch.h"
 
+#include "setup.h"
+
 #include <string.h>
 
 int dhs_batch_check(const char *call, const dhs_batch *batch)
@@ -168,7 +170,7 @@ int dhs_batch_required(const dhs_context_options *context, const dhs_batch_optio
 	dhs_batch_options o;
 	struct dhs_geometry g;
 	struct dhs_staging_shape staging;
-	int rc = dhs_context_geometry("dhs_batch_required: of the context", context, &g, &staging);
+	int rc = dhs_setup_calculate("dhs_batch_required: of the context", context, &g, &staging);
 
 	if (rc)
 		return rc;

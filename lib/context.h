@@ -130,12 +130,6 @@ void dhs_context_log(dhs_context *context, uint32_t level, const char *format, .
 void dhs_stats_publish(dhs_context *context);
 int dhs_context_refuse(dhs_context *context, int code); /* counts a refusal, returns code */
 
-/* The geometry that a context of these options would have, its numbers; for
- * calculators, to which device_pages may be 0; and where batches would have their
- * staging. */
-int dhs_context_geometry(const char *call, const dhs_context_options *options,
-                         struct dhs_geometry *geometry, struct dhs_staging_shape *staging);
-
 /* Waits until the device has passed the step and takes its counters over. */
 int dhs_step_take_over(dhs_context *context, struct dhs_step_record *step);
 
