@@ -487,7 +487,8 @@ typedef struct dhs_selection {
 } dhs_selection;
 
 /* Finds the slot of every selected row of a group and chooses places for those
- * that are missing; docs/resolve.md has the rule.  Once a group and step.
+ * that are missing; docs/resolve.md has the rule.  In any order of groups; a group may be
+ * planned again in a step, by a plan like any other.
  * Slots in the hot cache hold their rows until the session's next plan of this
  * group, staging slots until the batch's staging_buffers-th next plan, page
  * slots until the step's commit. */
