@@ -16,13 +16,9 @@ __device__ void drop_hot_rows(const dhs_world &world, uint32_t index, int32_t fr
 
 	for (size_t i = threadIdx.x; i < size_t(g.groups) * g.hot_rows; i += threads) {
 		size_t at = size_t(index) * g.groups * g.hot_rows + i;
-		size_t map = (size_t(index) * g.groups + i / g.hot_rows) * g.max_rows;
-		int32_t row = world.tables.hot_row[at];
 
-		if (row > from) {
-			world.tables.hot_map[map + row - 1] = 0;
+		if (world.tables.hot_row[at] > from)
 			world.tables.hot_row[at] = 0;
-		}
 	}
 }
 
@@ -54,8 +50,8 @@ __device__ void take_entries(const dhs_world &world, dhs_batch_state *batch,
 			batch->entry[i] = upload.entry[i];
 		batch->session_index[i] = i < upload.count ? upload.entry[i].index : -1;
 	}
-	for (uint32_t i = threadIdx.x; i < world.geometry.groups; i += threads)
-		batch->group_buffer[i] = 0;
+	for (uint32_t i = threadIdx.x; i < 2 * batch->buffers; i += threads)
+		batch->turn[i].group = -1;
 	if (threadIdx.x)
 		return;
 	batch->count = upload.count;
@@ -88,6 +84,6 @@ extern "C" cudaError_t dhs_cuda_apply_load()
 extern "C" cudaError_t dhs_cuda_apply(const dhs_world *world, dhs_batch_state *batch,
                                       const dhs_upload *upload, cudaStream_t stream)
 {
-	return dhs::launch(apply_kernel, dim3(1 + upload->patches), threads, 0, stream, *world, batch,
-	                   *upload);
+	return dhs::launch(false, apply_kernel, dim3(1 + upload->patches), threads, 0, stream, *world,
+	                   batch, *upload);
 }

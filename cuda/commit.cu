@@ -37,30 +37,37 @@ __device__ void mirror(const dhs_world &world, const dhs_batch_state *batch, uin
 	size_t table = size_t(batch->entry[e].index) * g.max_pages;
 	uint32_t from = uint32_t(world.tables.length[batch->entry[e].index]);
 
-	for (uint32_t group = blockIdx.y; group < g.groups; group += gridDim.y)
+	for (uint32_t group = blockIdx.y; group < g.groups; group += gridDim.y) {
+		uint32_t layers = dhs::group_layers(g, group);
+
 		for (uint32_t i = threadIdx.x / dhs::warp_size; i < kept; i += threads / dhs::warp_size) {
 			uint32_t p = (from + i) / g.page_rows, offset = (from + i) % g.page_rows;
 
 			dhs::copy_row<Unit, DHS_COPY_TO_HOST>(
-				g, group, 0, dhs::group_layers(g, group), world.tables.page[table + p], offset,
-				dhs::record_address(g, group, 0, world.tables.host_page[table + p], offset));
+				g, g.group_first[group], layers, world.tables.page[table + p], offset,
+				dhs::record_address(g, group, layers, world.tables.host_page[table + p], offset));
 		}
+	}
 }
 
-/* Thread 0: what the batch has counted goes to the host. */
+/* Thread 0: what the batch has counted goes to the host.  All is read before anything is
+ * written, so that the reads of host memory take the time of one. */
 __device__ void report(dhs_counts *to, dhs_counts *from)
 {
-	to->plans += from->plans;
-	to->page_hits += from->page_hits;
-	to->hot_hits += from->hot_hits;
-	to->misses += from->misses;
-	to->repeats += from->repeats;
-	to->staged += from->staged;
-	to->victims += from->victims;
-	to->bad_rows += from->bad_rows;
-	to->fetched_bytes += from->fetched_bytes;
-	to->mirrored_rows += from->mirrored_rows;
-	to->order_errors += from->order_errors;
+	dhs_counts sum = *to, more = *from;
+
+	sum.plans += more.plans;
+	sum.page_hits += more.page_hits;
+	sum.hot_hits += more.hot_hits;
+	sum.misses += more.misses;
+	sum.repeats += more.repeats;
+	sum.staged += more.staged;
+	sum.victims += more.victims;
+	sum.bad_rows += more.bad_rows;
+	sum.fetched_bytes += more.fetched_bytes;
+	sum.mirrored_rows += more.mirrored_rows;
+	sum.order_errors += more.order_errors;
+	*to = sum;
 	*from = dhs_counts();
 }
 
@@ -136,7 +143,7 @@ extern "C" cudaError_t dhs_cuda_commit(const dhs_world *world, dhs_batch_state *
 	uint32_t wide = !g.mirror ? 1 : g.groups < group_blocks ? g.groups : group_blocks;
 
 	return dhs::with_unit(g.unit, [&](auto unit) {
-		return dhs::launch(commit_kernel<decltype(unit)>,
+		return dhs::launch(false, commit_kernel<decltype(unit)>,
 		                   dim3(g.mirror && sessions ? sessions : 1, wide), threads, 0, stream,
 		                   *world, batch, sessions, kept);
 	});
@@ -145,5 +152,5 @@ extern "C" cudaError_t dhs_cuda_commit(const dhs_world *world, dhs_batch_state *
 extern "C" cudaError_t dhs_cuda_report(const dhs_world *world, dhs_batch_state *batch,
                                        uint32_t in_flight, cudaStream_t stream)
 {
-	return dhs::launch(report_kernel, dim3(1), 1, 0, stream, *world, batch, in_flight);
+	return dhs::launch(false, report_kernel, dim3(1), 1, 0, stream, *world, batch, in_flight);
 }

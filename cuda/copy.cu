@@ -23,11 +23,14 @@ __global__ void __launch_bounds__(threads)
 	const dhs_geometry &g = world.geometry;
 	const dhs_copy &one = c.list[blockIdx.x];
 
-	for (uint32_t group = blockIdx.y; group < g.groups; group += gridDim.y)
+	for (uint32_t group = blockIdx.y; group < g.groups; group += gridDim.y) {
+		uint32_t layers = dhs::group_layers(g, group);
+
 		for (uint32_t i = threadIdx.x / dhs::warp_size; i < one.rows; i += threads / dhs::warp_size)
 			dhs::copy_row<Unit, way>(
-				g, group, 0, dhs::group_layers(g, group), one.page, one.first + i,
-				dhs::record_address(g, group, 0, one.host_page, one.first + i));
+				g, g.group_first[group], layers, one.page, one.first + i,
+				dhs::record_address(g, group, layers, one.host_page, one.first + i));
+	}
 }
 
 template <dhs_copy_way way>
@@ -36,8 +39,8 @@ cudaError_t copy(const dhs_world *world, const copies &c, cudaStream_t stream)
 	uint32_t groups = world->geometry.groups < 32 ? world->geometry.groups : 32;
 
 	return dhs::with_unit(world->geometry.unit, [&](auto unit) {
-		return dhs::launch(copy_kernel<decltype(unit), way>, dim3(c.count, groups), threads, 0,
-		                   stream, *world, c);
+		return dhs::launch(false, copy_kernel<decltype(unit), way>, dim3(c.count, groups), threads,
+		                   0, stream, *world, c);
 	});
 }
 

@@ -4,6 +4,7 @@
 /*
  * The misses of a plan come from their host records: a warp a record, each
  * block on a contiguous part of the list, which is sorted by address within a session.
+ * One more block keeps the books.
  */
 #include "kernels.cuh"
 
@@ -14,44 +15,34 @@ constexpr unsigned threads = 1024;
 /* A handful saturates the link; more would only take the GPU from others. */
 constexpr unsigned blocks = 16;
 
-/* The entry in whose part of the list miss m lies: the last that starts at or
- * before it. */
-__device__ uint32_t entry_of(const uint32_t *start, uint32_t count, uint32_t m)
+constexpr uint32_t none = UINT32_MAX;
+
+/* The group's plan, if its misses are still there: the last one with this group. */
+__device__ uint32_t turn_of(const dhs_batch_state *batch, uint32_t group)
 {
-	uint32_t low = 0, high = count;
+	uint32_t turn = batch->next_turn;
 
-	while (high - low > 1) {
-		uint32_t middle = (low + high) / 2;
-
-		if (start[middle] <= m)
-			low = middle;
-		else
-			high = middle;
+	for (uint32_t i = 0; i < batch->buffers; i++) {
+		turn = turn ? turn - 1 : 2 * batch->buffers - 1;
+		if (batch->turn[turn].group == int32_t(group))
+			return turn;
 	}
-	return low;
+	return none;
 }
 
 template <typename Unit>
-__device__ void fetch_misses(const dhs_world &world, const dhs_batch_state *batch, uint32_t group,
-                             uint32_t buffer, uint32_t first, uint32_t layers)
+__device__ void fetch_misses(const dhs_geometry &g, const dhs_miss *miss, uint32_t total,
+                             uint32_t group, uint32_t first, uint32_t layers)
 {
-	const dhs_geometry &g = world.geometry;
-	const uint32_t *start = batch->miss_start + size_t(buffer) * (batch->max_sessions + 1);
-	const dhs_miss *miss = batch->miss + size_t(buffer) * batch->miss_rows;
-	uint32_t total = start[batch->count], part = (total + gridDim.x - 1) / gridDim.x;
+	uint32_t part = (total + blocks - 1) / blocks;
 	uint32_t from = blockIdx.x * part, to = from + part < total ? from + part : total;
 
 	for (uint32_t m = from + threadIdx.x / dhs::warp_size; m < to; m += threads / dhs::warp_size) {
-		uint32_t e = entry_of(start, batch->count, m);
-		dhs_world_entry entry = batch->entry[e];
-		dhs_miss one = miss[entry.miss_first + m - start[e]];
-		uint32_t row = uint32_t(one.row), slot = uint32_t(one.slot);
-		int32_t host_page =
-			world.tables.host_page[size_t(entry.index) * g.max_pages + row / g.page_rows];
+		dhs_miss one = miss[m];
 
-		dhs::copy_row<Unit, DHS_COPY_TO_DEVICE>(
-			g, group, first, layers, int32_t(slot / g.page_rows), slot % g.page_rows,
-			dhs::record_address(g, group, first, host_page, row % g.page_rows));
+		dhs::copy_row<Unit, DHS_COPY_TO_DEVICE>(g, g.group_first[group] + first, layers, one.page,
+		                                        one.offset,
+		                                        one.record + size_t(first) * g.row_bytes);
 	}
 }
 
@@ -70,17 +61,16 @@ __device__ bool all_fetched(uint32_t *fetched, uint32_t first, uint32_t layers, 
 }
 
 __device__ void note(const dhs_world &world, dhs_batch_state *batch, uint32_t group,
-                     uint32_t buffer, uint32_t first, uint32_t layers)
+                     uint32_t buffer, uint32_t total, uint32_t first, uint32_t layers)
 {
 	__shared__ bool complete;
 	const uint32_t *n = batch->miss_count + size_t(buffer) * batch->max_sessions;
-	const uint32_t *start = batch->miss_start + size_t(buffer) * (batch->max_sessions + 1);
 
 	if (threadIdx.x == 0) {
 		complete = all_fetched(batch->fetched + size_t(buffer) * world.geometry.layer_words, first,
 		                       layers, dhs::group_layers(world.geometry, group));
 		dhs::count(&batch->counts.fetched_bytes,
-		           uint64_t(start[batch->count]) * layers * world.geometry.row_bytes);
+		           uint64_t(total) * layers * world.geometry.row_bytes);
 	}
 	__syncthreads();
 	for (uint32_t e = threadIdx.x; complete && e < batch->count; e += threads)
@@ -94,22 +84,29 @@ __global__ void __launch_bounds__(threads)
 	fetch_kernel(const __grid_constant__ dhs_world world, dhs_batch_state *batch, uint32_t group,
                  uint32_t first, uint32_t layers)
 {
-	uint32_t buffer;
+	uint32_t turn, buffer, total;
 
+	dhs::wait_for_previous();
 	if (batch->phase != DHS_BATCH_BEGUN) {
 		if (batch->phase == DHS_BATCH_COMMITTED && blockIdx.x == 0 && threadIdx.x == 0)
 			dhs::late(world, batch);
 		return;
 	}
-	buffer = batch->group_buffer[group];
-	if (!buffer || batch->buffer_group[buffer - 1] != int32_t(group)) {
+	turn = turn_of(batch, group);
+	if (turn == none) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			dhs::count(&batch->counts.order_errors, 1);
 		return;
 	}
-	fetch_misses<Unit>(world, batch, group, buffer - 1, first, layers);
-	if (blockIdx.x == 0)
-		note(world, batch, group, buffer - 1, first, layers);
+	buffer = turn % batch->buffers;
+	total = batch->turn[turn].misses;
+	if (!total)
+		return;
+	if (blockIdx.x == blocks)
+		note(world, batch, group, buffer, total, first, layers);
+	else
+		fetch_misses<Unit>(world.geometry, batch->miss + size_t(buffer) * batch->miss_rows, total,
+		                   group, first, layers);
 }
 
 } // namespace
@@ -125,7 +122,7 @@ extern "C" cudaError_t dhs_cuda_fetch(const dhs_world *world, dhs_batch_state *b
                                       cudaStream_t stream)
 {
 	return dhs::with_unit(world->geometry.unit, [&](auto unit) {
-		return dhs::launch(fetch_kernel<decltype(unit)>, dim3(blocks), threads, 0, stream, *world,
-		                   batch, group, first, layers);
+		return dhs::launch(true, fetch_kernel<decltype(unit)>, dim3(blocks + 1), threads, 0, stream,
+		                   *world, batch, group, first, layers);
 	});
 }

@@ -17,20 +17,35 @@ extern "C" {
 
 namespace dhs
 {
-
 constexpr unsigned warp_size = 32;
 
-/* A kernel's name and arguments, launched with an error for an answer. */
+/* Whether the kernels of this file may start before the one ahead of them on the stream has
+ * ended: their code must know how to wait for it, which it does from compute capability 9.0
+ * on.  Set when kernels are loaded, by device. */
+constexpr int most_devices = 64;
+inline bool starts_early[most_devices];
+
+/* A kernel's name and arguments, launched with an error for an answer.  early: the kernel
+ * begins with wait_for_previous. */
 template <typename... Formal, typename... Actual>
-inline cudaError_t launch(void (*kernel)(Formal...), dim3 grid, unsigned block, size_t shared,
-                          cudaStream_t stream, Actual... actual)
+inline cudaError_t launch(bool early, void (*kernel)(Formal...), dim3 grid, unsigned block,
+                          size_t shared, cudaStream_t stream, Actual... actual)
 {
 	cudaLaunchConfig_t config = {};
+	cudaLaunchAttribute attribute = {};
+	int device = 0;
 
 	config.gridDim = grid;
 	config.blockDim = dim3(block);
 	config.dynamicSmemBytes = shared;
 	config.stream = stream;
+	if (early && cudaGetDevice(&device) == cudaSuccess && device < most_devices &&
+	    __atomic_load_n(&starts_early[device], __ATOMIC_RELAXED)) {
+		attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+		attribute.val.programmaticStreamSerializationAllowed = 1;
+		config.attrs = &attribute;
+		config.numAttrs = 1;
+	}
 	return cudaLaunchKernelEx(&config, kernel, Formal(actual)...);
 }
 
@@ -38,8 +53,30 @@ inline cudaError_t launch(void (*kernel)(Formal...), dim3 grid, unsigned block, 
 template <typename... Formal> inline cudaError_t load(void (*kernel)(Formal...))
 {
 	cudaFuncAttributes attributes;
+	int device = 0;
+	cudaError_t rc = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(kernel));
 
-	return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(kernel));
+	if (rc == cudaSuccess)
+		rc = cudaGetDevice(&device);
+	if (rc == cudaSuccess && device < most_devices)
+		__atomic_store_n(&starts_early[device], attributes.ptxVersion >= 90, __ATOMIC_RELAXED);
+	return rc;
+}
+
+/* Until the kernel ahead on the stream has ended and what it wrote is visible. */
+__device__ inline void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* The next kernel on the stream may start, as far as it can before it waits. */
+__device__ inline void let_next_start()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 __device__ inline uint32_t group_layers(const dhs_geometry &g, uint32_t group)
@@ -47,16 +84,15 @@ __device__ inline uint32_t group_layers(const dhs_geometry &g, uint32_t group)
 	return g.group_first[group + 1] - g.group_first[group];
 }
 
+/* A row's host record in a group of so many layers. */
 __device__ inline unsigned char *record_address(const dhs_geometry &g, uint32_t group,
-                                                uint32_t position, int32_t host_page,
-                                                uint32_t offset)
+                                                uint32_t layers, int32_t host_page, uint32_t offset)
 {
 	uint32_t chunk = uint32_t(host_page) >> g.chunk_shift;
 	uint64_t page = uint32_t(host_page) & ((1u << g.chunk_shift) - 1);
-	uint64_t layers = group_layers(g, group);
 
 	return g.records[size_t(chunk) * g.groups + group] +
-	       ((page * g.page_rows + offset) * layers + position) * g.row_bytes;
+	       (page * g.page_rows + offset) * layers * g.row_bytes;
 }
 
 /* Where a unit of a row of one layer lies in the pool; `at` is its byte in the row. */
@@ -71,38 +107,37 @@ __device__ inline unsigned char *pool_address(const dhs_geometry &g, uint32_t la
 	       offset * g.segment[i].row_stride + (at - g.segment[i].record_offset);
 }
 
-/* A warp copies one row, `layers` layers of a group from the `first` on, between
- * its slot and its record.  The record's bytes are contiguous: lane l takes its
- * units l, l + 32, ...; several loads are in flight before the first store. */
+/* A warp copies one row, `layers` layers from the `first` on, between its slot and where
+ * these lie in its record.  There the bytes are contiguous: lane l takes units l, l + 32,
+ * ...; several loads are in flight before the first store. */
 template <typename Unit, dhs_copy_way way>
-__device__ inline void copy_row(const dhs_geometry &g, uint32_t group, uint32_t first,
-                                uint32_t layers, int32_t page, uint32_t offset,
-                                unsigned char *record)
+__device__ inline void copy_row(const dhs_geometry &g, uint32_t first, uint32_t layers,
+                                int32_t page, uint32_t offset, unsigned char *record)
 {
-	constexpr uint32_t in_flight = 4;
+	constexpr uint32_t in_flight = 6;
 	const uint32_t row_units = g.row_bytes / sizeof(Unit), units = layers * row_units;
-	uint32_t lane = threadIdx.x % warp_size, layer = lane / row_units, unit = lane % row_units;
+	const uint32_t lane = threadIdx.x % warp_size;
+	uint32_t layer = first + lane / row_units, unit = lane % row_units;
+	Unit *in_record = reinterpret_cast<Unit *>(record);
+	auto next_in_pool = [&] {
+		unsigned char *at = pool_address(g, layer, unit * sizeof(Unit), page, offset);
 
-	for (uint32_t u = lane; u < units; u += in_flight * warp_size) {
-		Unit *to[in_flight], value[in_flight];
-#pragma unroll
-		for (uint32_t i = 0; i < in_flight; i++) {
-			to[i] = nullptr;
-			if (u + i * warp_size < units) {
-				Unit *in_record = reinterpret_cast<Unit *>(record) + u + i * warp_size;
-				Unit *in_pool = reinterpret_cast<Unit *>(pool_address(
-					g, g.group_first[group] + first + layer, unit * sizeof(Unit), page, offset));
+		for (unit += warp_size; unit >= row_units; unit -= row_units)
+			layer++;
+		return reinterpret_cast<Unit *>(at);
+	};
 
-				to[i] = way == DHS_COPY_TO_HOST ? in_record : in_pool;
-				value[i] = way == DHS_COPY_TO_HOST ? *in_pool : *in_record;
-				for (unit += warp_size; unit >= row_units; unit -= row_units)
-					layer++;
-			}
-		}
+	for (uint32_t from = lane; from < units; from += in_flight * warp_size) {
+		Unit value[in_flight];
+
 #pragma unroll
-		for (uint32_t i = 0; i < in_flight; i++)
-			if (to[i])
-				*to[i] = value[i];
+		for (uint32_t i = 0, u = from; i < in_flight; i++, u += warp_size)
+			if (u < units)
+				value[i] = way == DHS_COPY_TO_HOST ? *next_in_pool() : in_record[u];
+#pragma unroll
+		for (uint32_t i = 0, u = from; i < in_flight; i++, u += warp_size)
+			if (u < units)
+				*(way == DHS_COPY_TO_HOST ? in_record + u : next_in_pool()) = value[i];
 	}
 }
 

@@ -55,6 +55,6 @@ extern "C" cudaError_t dhs_cuda_slots(const dhs_world *world, dhs_batch_state *b
 {
 	uint32_t blocks = uint32_t((uint64_t(sessions) * rows + threads - 1) / threads);
 
-	return dhs::launch(slots_kernel, dim3(blocks), threads, 0, stream, *world, batch, sessions,
-	                   rows, out);
+	return dhs::launch(false, slots_kernel, dim3(blocks), threads, 0, stream, *world, batch,
+	                   sessions, rows, out);
 }

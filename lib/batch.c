@@ -110,9 +110,6 @@ static int state_init(dhs_context *context, struct dhs_batch_state *state,
 	int rc = ops->memory_write(context->device, state, b, sizeof(*b));
 
 	if (rc == DHS_OK)
-		rc = ops->memory_set(context->device, b->buffer_group, -1,
-		                     b->buffers * sizeof(*b->buffer_group));
-	if (rc == DHS_OK)
 		rc = ops->memory_set(context->device, b->session_index, -1,
 		                     b->max_sessions * sizeof(*b->session_index));
 	return rc;
@@ -136,17 +133,16 @@ static struct dhs_batch_state *state_new(dhs_context *from, const struct dhs_geo
 
 #define TAKE(count, type)                                                                          \
 	dhs_blocks_new(from, blocks, DHS_MEMORY_DEVICE, (size_t)(count) * sizeof(type), 1)
-	state = TAKE(1, struct dhs_batch_state);
+	state = TAKE(sizeof(*state) + n * sizeof(*b.entry), char);
+	b.entry = from && state ? (struct dhs_world_entry *)(state + 1) : NULL;
 	b.staging_page = TAKE(staging_pages(g, o), int32_t);
-	b.entry = TAKE(n, struct dhs_world_entry);
 	b.session_index = TAKE(n, int32_t);
-	b.group_buffer = TAKE(g->groups, uint32_t);
-	b.buffer_group = TAKE(buffers, int32_t);
 	b.miss = TAKE(buffers * misses, struct dhs_miss);
 	b.miss_count = TAKE(buffers * n, uint32_t);
-	b.miss_start = TAKE(buffers * (n + 1), uint32_t);
 	b.fetched = TAKE(buffers * g->layer_words, uint32_t);
 #undef TAKE
+	for (uint32_t i = 0; i < 2 * DHS_MAX_BUFFERS; i++)
+		b.turn[i].group = -1;
 	*copy = b;
 	if (!from || blocks->failed || state_init(from, state, &b))
 		return NULL;

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 /* From this size on a default block is mapped: it starts zeroed without being
- * touched, which row tables of mostly short sessions live on. */
+ * touched, which page tables of mostly short sessions live on. */
 #define MAPPED_BYTES ((size_t)1 << 20)
 
 static void *default_alloc(void *arg, uint32_t kind, size_t bytes, size_t align)

@@ -396,19 +396,18 @@ static int begin_session(dhs_batch *batch, struct dhs_step_record *step, uint32_
 	return DHS_OK;
 }
 
-/* Where each entry's part of the list of misses and of staging begins. */
+/* Where each entry's share of staging begins. */
 static void fill_world_entries(dhs_batch *batch, struct dhs_step_record *step)
 {
 	dhs_context *context = batch->context;
-	const struct dhs_geometry *g = &context->world.geometry;
-	uint64_t misses = 0, staging = 0;
+	uint64_t staging = 0;
 
 	batch->queries = 0;
 	batch->new_rows = 0;
 	for (uint32_t i = 0; i < step->count; i++) {
 		struct dhs_world_entry *e = &step->upload.entry[i];
 		struct dhs_session_state *s = part_session(context, &step->part[i]);
-		uint64_t rows = (uint64_t)e->queries * batch->top_k, share = 0;
+		uint64_t share = 0;
 
 		if (s)
 			share =
@@ -416,9 +415,7 @@ static void fill_world_entries(dhs_batch *batch, struct dhs_step_record *step)
 		e->index = s ? (int32_t)s->index : -1;
 		e->new_rows = (int32_t)step->part[i].new_rows;
 		e->bound = s ? (int32_t)dhs_session_bound(s) : 0;
-		e->miss_first = (int32_t)misses;
 		e->staging_first = (int32_t)staging;
-		misses += share + (rows < g->hot_rows ? rows : g->hot_rows);
 		staging += share;
 		batch->queries = dhs_max_u32(batch->queries, (uint32_t)e->queries);
 		batch->new_rows = dhs_max_u32(batch->new_rows, (uint32_t)e->new_rows);

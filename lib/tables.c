@@ -28,7 +28,7 @@ void dhs_tables_new(dhs_context *context, struct dhs_blocks *blocks, struct dhs_
                     uint32_t chunks, struct dhs_upload *upload)
 {
 	struct dhs_geometry *g = &world->geometry;
-	uint64_t n = g->max_sessions, map_rows = g->hot_rows ? g->max_rows : 0;
+	uint64_t n = g->max_sessions;
 	struct dhs_tables *t = &world->tables;
 
 #define TAKE(count, type)                                                                          \
@@ -42,7 +42,6 @@ void dhs_tables_new(dhs_context *context, struct dhs_blocks *blocks, struct dhs_
 	t->hot_slot = TAKE(n * g->hot_rows, int32_t);
 	t->hot_row = TAKE(n * g->groups * g->hot_rows, int32_t);
 	t->hot_stamp = TAKE(n * g->groups * g->hot_rows, uint32_t);
-	t->hot_map = TAKE(n * g->groups * map_rows, uint16_t);
 	t->plan = TAKE(n * g->groups, struct dhs_plan_state);
 #undef TAKE
 	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++) {

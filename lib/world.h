@@ -69,7 +69,6 @@ struct dhs_tables {
 	int32_t *hot_slot;           /* [sessions][hot_rows] slot of a place of the hot cache */
 	int32_t *hot_row;            /* [sessions][groups][hot_rows] row + 1, 0 empty */
 	uint32_t *hot_stamp;         /* [sessions][groups][hot_rows] plan that last read the place */
-	uint16_t *hot_map;           /* [sessions][groups][max_rows] place + 1 of a row, 0 none */
 	struct dhs_plan_state *plan; /* [sessions][groups] */
 };
 
@@ -98,15 +97,22 @@ struct dhs_world_entry {
 	int32_t index; /* -1: padding */
 	int32_t new_rows;
 	int32_t queries;
-	int32_t bound;      /* rows that places are reserved for: nothing is written from here on, even
-	                       if the device kept more rows than settle said */
-	int32_t miss_first; /* start of its part of a list of misses */
+	int32_t bound; /* rows that places are reserved for: nothing is written from here on, even
+	                  if the device kept more rows than settle said */
 	int32_t staging_first; /* start of its share of a staging buffer */
 };
 
+/* A row that a fetch brings; all that it needs is here. */
 struct dhs_miss {
-	int32_t row;
-	int32_t slot;
+	unsigned char *record; /* the row's host record */
+	int32_t page;          /* where it goes */
+	uint32_t offset;       /* in the page */
+};
+
+/* A plan, for the fetches of its misses. */
+struct dhs_turn {
+	int32_t group; /* -1: none in this step */
+	uint32_t misses;
 };
 
 /* Where a batch's step is, in stream order. */
@@ -123,15 +129,14 @@ struct dhs_batch_state {
 	uint32_t queries, new_rows; /* most of any entry */
 	enum dhs_batch_phase phase;
 	uint32_t in_flight;            /* which result it reports to */
-	struct dhs_world_entry *entry; /* [max_sessions] */
+	struct dhs_world_entry *entry; /* [max_sessions], right behind this struct */
 	int32_t *session_index;        /* [max_sessions] for the engine */
 	/* of its plans */
-	uint32_t next_buffer;
-	uint32_t *group_buffer; /* [groups] 1 + buffer of the group's plan in this step, 0 none */
-	int32_t *buffer_group;  /* [buffers] whose misses it holds, -1 none */
-	struct dhs_miss *miss;  /* [buffers][miss_rows] */
-	uint32_t *miss_count;   /* [buffers][max_sessions] */
-	uint32_t *miss_start;   /* [buffers][max_sessions + 1] sums of it: for fetches by many blocks */
+	uint32_t next_turn; /* plans so far, mod 2 * buffers: turn mod buffers is a plan's buffer */
+	struct dhs_turn turn[2 * DHS_MAX_BUFFERS]; /* the last `buffers` are those whose misses are
+	                                              still there; misses of the next are 0 */
+	struct dhs_miss *miss; /* [buffers][miss_rows] an entry's misses lie together, by row */
+	uint32_t *miss_count;  /* [buffers][max_sessions] how many of an entry */
 	uint32_t *
 		fetched; /* [buffers][layer_words of the geometry] bit of a layer: its misses are fetched */
 	uint32_t done;            /* blocks of the running kernel that are done; 0 between kernels */

@@ -15,7 +15,7 @@ static void drop_hot_rows(const struct dhs_world *world, uint32_t index, int32_t
 
 		for (uint32_t place = 0; place < g->hot_rows; place++)
 			if (hot.row[place] > from)
-				dhs_hot_drop(&hot, place);
+				hot.row[place] = 0;
 	}
 }
 
@@ -53,7 +53,8 @@ void dhs_host_apply(const struct dhs_world *world, struct dhs_batch_state *batch
 	memcpy(batch->entry, upload->entry, upload->count * sizeof(*batch->entry));
 	for (uint32_t i = 0; i < batch->max_sessions; i++)
 		batch->session_index[i] = i < upload->count ? upload->entry[i].index : -1;
-	memset(batch->group_buffer, 0, world->geometry.groups * sizeof(*batch->group_buffer));
+	for (uint32_t i = 0; i < 2 * batch->buffers; i++)
+		batch->turn[i].group = -1;
 	batch->count = upload->count;
 	batch->queries = upload->queries;
 	batch->new_rows = upload->new_rows;

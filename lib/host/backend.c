@@ -18,7 +18,7 @@ struct device {
 	int private; /* made for this context */
 	dhs_allocator allocator;
 	struct dhs_scratch scratch;
-	size_t words, places; /* sizes of the scratch arrays, never 0 */
+	size_t words, places, rows; /* sizes of the scratch arrays, never 0 */
 };
 
 static int make_private(const dhs_allocator *allocator, dhs_host **host)
@@ -64,6 +64,8 @@ static void device_close(void *device)
 	                d->places * sizeof(*d->scratch.age));
 	dhs_memory_free(&allocator, DHS_MEMORY_CONTROL, d->scratch.place,
 	                d->places * sizeof(*d->scratch.place));
+	dhs_memory_free(&allocator, DHS_MEMORY_CONTROL, d->scratch.map,
+	                d->rows * sizeof(*d->scratch.map));
 	dhs_host_release(d->host);
 	if (d->private)
 		dhs_host_destroy(d->host);
@@ -80,14 +82,16 @@ static int device_prepare(void *device, const struct dhs_world *world)
 	struct device *d = device;
 	struct dhs_scratch *s = &d->scratch;
 
-	d->words = ((size_t)world->geometry.max_rows + 63) / 64;
+	d->rows = world->geometry.max_rows;
+	d->words = (d->rows + 63) / 64;
 	d->places = world->geometry.hot_rows ? world->geometry.hot_rows : 1;
 	s->missing =
 		dhs_memory_zeroed(&d->allocator, DHS_MEMORY_CONTROL, d->words * sizeof(*s->missing));
 	s->before = dhs_memory_new(&d->allocator, DHS_MEMORY_CONTROL, d->words * sizeof(*s->before));
 	s->age = dhs_memory_new(&d->allocator, DHS_MEMORY_CONTROL, d->places * sizeof(*s->age));
 	s->place = dhs_memory_new(&d->allocator, DHS_MEMORY_CONTROL, d->places * sizeof(*s->place));
-	if (!s->missing || !s->before || !s->age || !s->place)
+	s->map = dhs_memory_zeroed(&d->allocator, DHS_MEMORY_CONTROL, d->rows * sizeof(*s->map));
+	if (!s->missing || !s->before || !s->age || !s->place || !s->map)
 		return dhs_fail(DHS_ERR_HOST_MEMORY, "max_rows: no memory for the planner's bitmap");
 	return DHS_OK;
 }

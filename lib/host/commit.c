@@ -15,8 +15,8 @@ static void mirror(const struct dhs_world *world, uint32_t index, uint32_t from,
 
 		for (uint32_t group = 0; group < g->groups; group++)
 			for (uint32_t i = 0; i < g->group_first[group + 1] - g->group_first[group]; i++)
-				dhs_host_copy_row(g, DHS_COPY_TO_HOST, group, i, page[p], offset, host_page[p],
-				                  offset);
+				dhs_host_copy_row(g, DHS_COPY_TO_HOST, g->group_first[group] + i, page[p], offset,
+				                  dhs_record_address(g, group, i, host_page[p], offset));
 	}
 }
 

@@ -6,13 +6,9 @@
 
 #include <string.h>
 
-void dhs_host_copy_row(const struct dhs_geometry *g, enum dhs_copy_way way, uint32_t group,
-                       uint32_t position, int32_t page, uint32_t offset, int32_t host_page,
-                       uint32_t host_offset)
+void dhs_host_copy_row(const struct dhs_geometry *g, enum dhs_copy_way way, uint32_t layer,
+                       int32_t page, uint32_t offset, unsigned char *record)
 {
-	uint32_t layer = g->group_first[group] + position;
-	unsigned char *record = dhs_record_address(g, group, position, host_page, host_offset);
-
 	for (uint32_t i = 0; i < g->segments; i++) {
 		const struct dhs_world_segment *s = &g->segment[i];
 		unsigned char *row = dhs_row_address(g, layer, i, page, offset);
@@ -33,5 +29,6 @@ void dhs_host_copy(const struct dhs_world *world, enum dhs_copy_way way,
 		for (uint32_t i = 0; i < count; i++)
 			for (uint32_t r = list[i].first; r < list[i].first + list[i].rows; r++)
 				for (uint32_t p = 0; p < g->group_first[group + 1] - g->group_first[group]; p++)
-					dhs_host_copy_row(g, way, group, p, list[i].page, r, list[i].host_page, r);
+					dhs_host_copy_row(g, way, g->group_first[group] + p, list[i].page, r,
+					                  dhs_record_address(g, group, p, list[i].host_page, r));
 }

@@ -4,14 +4,26 @@
 /* The misses of a plan come from their host records. */
 #include "kernels.h"
 
-static void fetch_row(const struct dhs_geometry *g, const int32_t *host_page, uint32_t group,
-                      const struct dhs_miss *miss, uint32_t first, uint32_t layers)
+/* The group's plan, if its misses are still there: the last one with this group. */
+static const struct dhs_turn *turn_of(const struct dhs_batch_state *batch, uint32_t group)
 {
-	uint32_t row = (uint32_t)miss->row, slot = (uint32_t)miss->slot;
+	uint32_t turns = 2 * batch->buffers;
 
+	for (uint32_t i = 1; i <= batch->buffers; i++) {
+		const struct dhs_turn *turn = &batch->turn[(batch->next_turn + turns - i) % turns];
+
+		if (turn->group == (int32_t)group)
+			return turn;
+	}
+	return NULL;
+}
+
+static void fetch_row(const struct dhs_geometry *g, const struct dhs_miss *miss, uint32_t group,
+                      uint32_t first, uint32_t layers)
+{
 	for (uint32_t p = first; p < first + layers; p++)
-		dhs_host_copy_row(g, DHS_COPY_TO_DEVICE, group, p, (int32_t)(slot / g->page_rows),
-		                  slot % g->page_rows, host_page[row / g->page_rows], row % g->page_rows);
+		dhs_host_copy_row(g, DHS_COPY_TO_DEVICE, g->group_first[group] + p, miss->page,
+		                  miss->offset, miss->record + (size_t)p * g->row_bytes);
 }
 
 /* Marks layers as fetched; 1 once all of the group are, in whatever order. */
@@ -32,31 +44,26 @@ void dhs_host_fetch(const struct dhs_world *world, struct dhs_batch_state *batch
 {
 	const struct dhs_geometry *g = &world->geometry;
 	uint32_t all = g->group_first[group + 1] - g->group_first[group], buffer;
-	int complete;
+	const struct dhs_turn *turn;
+	const struct dhs_miss *miss;
+	const uint32_t *n;
 
 	if (!dhs_batch_open(world, batch))
 		return;
-	buffer = batch->group_buffer[group];
-	if (!buffer || batch->buffer_group[buffer - 1] != (int32_t)group) {
+	turn = turn_of(batch, group);
+	if (!turn) {
 		batch->counts.order_errors++;
 		return;
 	}
-	buffer--;
-	complete = all_fetched(world, batch, buffer, first, layers, all);
-	for (uint32_t i = 0; i < batch->count; i++) {
-		const struct dhs_world_entry *e = &batch->entry[i];
-		uint32_t n = batch->miss_count[(size_t)buffer * batch->max_sessions + i];
-		const struct dhs_miss *miss = batch->miss + (size_t)buffer * batch->miss_rows;
-		const int32_t *host_page;
-
-		if (!n)
-			continue;
-		miss += e->miss_first;
-		host_page = world->tables.host_page + (size_t)e->index * g->max_pages;
-		for (uint32_t m = 0; m < n; m++)
-			fetch_row(g, host_page, group, &miss[m], first, layers);
-		batch->counts.fetched_bytes += (uint64_t)n * layers * g->row_bytes;
-		if (complete)
-			dhs_hot_of(world, (uint32_t)e->index, group).plan->missed = 0;
-	}
+	buffer = (uint32_t)(turn - batch->turn) % batch->buffers;
+	miss = batch->miss + (size_t)buffer * batch->miss_rows;
+	n = batch->miss_count + (size_t)buffer * batch->max_sessions;
+	for (uint32_t m = 0; m < turn->misses; m++)
+		fetch_row(g, &miss[m], group, first, layers);
+	batch->counts.fetched_bytes += (uint64_t)turn->misses * layers * g->row_bytes;
+	if (!all_fetched(world, batch, buffer, first, layers, all))
+		return;
+	for (uint32_t i = 0; i < batch->count; i++)
+		if (n[i])
+			dhs_hot_of(world, (uint32_t)batch->entry[i].index, group).plan->missed = 0;
 }

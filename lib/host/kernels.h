@@ -18,6 +18,7 @@ struct dhs_scratch {
 	uint32_t *before;  /* [the same] misses in the words below */
 	uint64_t *age;     /* [hot_rows] of the places of the hot cache that may give way, */
 	uint32_t *place;   /* [hot_rows] and which those are */
+	uint16_t *map;     /* [max_rows] place + 1 of a row, 0 none; all 0 between plans */
 };
 
 void dhs_host_apply(const struct dhs_world *world, struct dhs_batch_state *batch,
@@ -40,7 +41,6 @@ void dhs_host_copy(const struct dhs_world *world, enum dhs_copy_way way,
 struct dhs_hot {
 	int32_t *row;
 	uint32_t *stamp;
-	uint16_t *map;
 	const int32_t *slot;
 	struct dhs_plan_state *plan;
 };
@@ -54,16 +54,8 @@ static inline struct dhs_hot dhs_hot_of(const struct dhs_world *world, uint32_t 
 
 	return (struct dhs_hot){ .row = t->hot_row + at * g->hot_rows,
 		                     .stamp = t->hot_stamp + at * g->hot_rows,
-		                     .map = t->hot_map + at * g->max_rows,
 		                     .slot = t->hot_slot + (size_t)index * g->hot_rows,
 		                     .plan = t->plan + at };
-}
-
-/* The place forgets its row. */
-static inline void dhs_hot_drop(struct dhs_hot *hot, uint32_t place)
-{
-	hot->map[hot->row[place] - 1] = 0;
-	hot->row[place] = 0;
 }
 
 /* victim.c: the places that `count` misses take, by index, to scratch->place.
@@ -95,10 +87,9 @@ static inline unsigned char *dhs_record_address(const struct dhs_geometry *g, ui
 	       ((page * g->page_rows + offset) * layers + position) * g->row_bytes;
 }
 
-/* One row of one layer, all segments, between its slot and its record. */
-void dhs_host_copy_row(const struct dhs_geometry *g, enum dhs_copy_way way, uint32_t group,
-                       uint32_t position, int32_t page, uint32_t offset, int32_t host_page,
-                       uint32_t host_offset);
+/* One row of one layer, all segments, between its slot and its part of the record. */
+void dhs_host_copy_row(const struct dhs_geometry *g, enum dhs_copy_way way, uint32_t layer,
+                       int32_t page, uint32_t offset, unsigned char *record);
 
 /* 1 if the batch's step is open.  A call after its commit is counted with the host,
  * as the batch may have no later commit that tells it. */
