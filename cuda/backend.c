@@ -160,14 +160,15 @@ static int is_callers(const dhs_allocator *allocator, uint32_t kind)
 	return kind == DHS_MEMORY_HOST && allocator->flags & DHS_ALLOCATOR_PINNED;
 }
 
-/* Memory that the GPU cannot reach is none. */
+/* Memory that the GPU cannot reach, or not at the same address, is none. */
 static void *callers_memory(struct device *d, const dhs_allocator *allocator, size_t bytes,
                             int zeroed)
 {
 	void *address, *memory = zeroed ? dhs_memory_zeroed(allocator, DHS_MEMORY_HOST, bytes)
 	                                : dhs_memory_new(allocator, DHS_MEMORY_HOST, bytes);
 
-	if (!memory || ON(d, cudaHostGetDevicePointer(&address, memory, 0)) == cudaSuccess)
+	if (!memory ||
+	    (ON(d, cudaHostGetDevicePointer(&address, memory, 0)) == cudaSuccess && address == memory))
 		return memory;
 	cudaGetLastError();
 	dhs_memory_free(allocator, DHS_MEMORY_HOST, memory, bytes);

@@ -144,5 +144,8 @@ int dhs_cuda_range_map(const struct dhs_cuda_driver *d, int device, void *const 
 	}
 	/* The mappings keep the memory: it goes with the last of them. */
 	made = d->release(memory);
-	return rc == DHS_OK && made != CUDA_SUCCESS ? failed(d, "cuMemRelease", bytes, made) : rc;
+	if (rc || made == CUDA_SUCCESS)
+		return rc;
+	dhs_cuda_range_unmap(d, at, count, bytes);
+	return failed(d, "cuMemRelease", bytes, made);
 }

@@ -234,7 +234,7 @@ static int stages_behind(const dhs_context_options *o)
 
 static void fill_staging(struct dhs_setup *u, const struct dhs_geometry *g)
 {
-	uint64_t rows = dhs_min_u32(g->max_rows, STAGED_ROWS);
+	uint64_t rows = g->tiered ? dhs_min_u32(g->max_rows, STAGED_ROWS) : 0;
 
 	rows = u->o.max_staging_rows ? u->o.max_staging_rows : 2 * rows * g->max_sessions;
 	if (stages_behind(&u->o))

@@ -5,6 +5,8 @@
 
 #include "residency.h"
 
+#include <stdio.h>
+
 /* Each batch rounds its part up to windows, and to a page: so many may do so. */
 #define ROUNDED_BATCHES 64
 /* Address space of all layers together: what no machine has as memory, and half of what
@@ -66,6 +68,16 @@ int dhs_staging_bytes(const struct dhs_geometry *g, const struct dhs_staging_sha
 	       *bytes <= MOST_BYTES;
 }
 
+/* What could not be had, and the backend's words for why. */
+static int explain(int rc, const char *what, uint32_t layer)
+{
+	char cause[160], text[160];
+
+	snprintf(cause, sizeof(cause), "%s", dhs_last_error());
+	snprintf(text, sizeof(text), what, layer);
+	return dhs_fail(rc, "%s: %s", text, cause);
+}
+
 /* ---- the pool's memory ---- */
 
 static unsigned char *layer_range(const dhs_context *context, uint32_t layer)
@@ -93,11 +105,7 @@ static int map_layers(dhs_context *context, uint64_t zeroed)
 
 		if (rc) {
 			unmap_layers(context, layer);
-			return rc == DHS_ERR_DEVICE_MEMORY
-			           ? dhs_fail(rc,
-			                      "device_pages: no memory for layer %u of the pool (%llu bytes)",
-			                      layer, (unsigned long long)s->shape.own)
-			           : rc;
+			return explain(rc, "device_pages: no memory for layer %u of the pool", layer);
 		}
 	}
 	return DHS_OK;
@@ -191,10 +199,7 @@ static int map_windows(dhs_context *context, uint32_t first, uint32_t count)
 
 		if (rc) {
 			unmap_windows(context, p, first, count);
-			return rc == DHS_ERR_DEVICE_MEMORY
-			           ? dhs_fail(rc, "dhs_batch_create: no memory for staging (%llu bytes)",
-			                      (unsigned long long)(count * DHS_WINDOW_BYTES))
-			           : rc;
+			return explain(rc, "dhs_batch_create: no memory for staging of layer %u of groups", p);
 		}
 	}
 	return DHS_OK;

@@ -69,13 +69,17 @@ static int map_shared(void *const *at, uint32_t count, size_t bytes)
 		return failed(DHS_ERR_DEVICE_MEMORY, "memfd_create", bytes);
 	if (grow(file, bytes))
 		rc = failed(DHS_ERR_DEVICE_MEMORY, "ftruncate", bytes);
-	for (uint32_t i = 0; rc == DHS_OK && i < count; i++)
+	for (uint32_t i = 0; rc == DHS_OK && i < count; i++) {
 		if (mmap(at[i], bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
 		    MAP_FAILED) {
 			rc = failed(DHS_ERR_DEVICE_MEMORY, "mmap, shared,", bytes);
 			/* A mapping that failed may have left a hole. */
 			dhs_host_range_unmap(at, i + 1, bytes);
+			break;
 		}
+		/* Or a child of the process would write what the parent reads. */
+		madvise(at[i], bytes, MADV_DONTFORK);
+	}
 	close(file);
 	return rc;
 }
@@ -85,10 +89,13 @@ int dhs_host_range_map(void *const *at, uint32_t count, size_t bytes)
 	return count == 1 ? map_alone(at[0], bytes) : map_shared(at, count, bytes);
 }
 
-/* The addresses stay the range's: a mapping without memory takes the place. */
+/* The addresses stay the range's: a mapping without memory takes the place.  A process with
+ * as many mappings as it may have cannot make one: then the memory goes alone. */
 void dhs_host_range_unmap(void *const *at, uint32_t count, size_t bytes)
 {
 	for (uint32_t i = 0; i < count; i++)
-		mmap(at[i], bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-		     0);
+		if (mmap(at[i], bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		         -1, 0) == MAP_FAILED &&
+		    madvise(at[i], bytes, MADV_REMOVE))
+			madvise(at[i], bytes, MADV_DONTNEED);
 }
