@@ -98,6 +98,7 @@ build_fault()
 }
 
 mkdir -p "$folder/planted" || exit
+sh "$top/tools/gpu-hash" "$top" >"$folder/planted/sources" || exit
 # shellcheck disable=SC2046 # names
 [ $# -gt 0 ] || set -- $(sed -n 's/^fault \([^ ]*\) .*/\1/p' "$faults")
 bad=0
