@@ -65,11 +65,13 @@ static void end(struct rows *rows)
 struct rows *record_open(struct rows *inner, const char *path, const struct model *model,
                          int sessions)
 {
-	struct record *r = zeros(1, sizeof(*r));
+	FILE *file = fopen(path, "w");
+	struct record *r;
 
-	r->file = fopen(path, "w");
-	if (!r->file)
+	if (!file)
 		die(STATUS_USAGE, "--selections: %s: %s", path, strerror(errno));
+	r = zeros(1, sizeof(*r));
+	r->file = file;
 	r->inner = inner;
 	r->path = path;
 	r->sessions = sessions;
