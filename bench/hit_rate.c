@@ -210,10 +210,11 @@ static void print_overlap(const struct trace *t, uint32_t from)
 static void print_file(const struct options *o)
 {
 	for (uint32_t group = 0;; group++) {
+		struct wanted wanted = { 0, group, TRACE_MOST_PLACES / sizes[SIZES - 1] };
 		struct trace t;
 		uint32_t from;
 
-		trace_read(&t, o->selections, 0, group);
+		trace_read(&t, o->selections, &wanted);
 		if (!t.plans && group)
 			return;
 		if (t.plans < 2)

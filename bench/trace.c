@@ -3,11 +3,13 @@
 #include "trace.h"
 #include "util.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 void trace_add(struct trace *t, uint32_t length, uint32_t queries, const int32_t *rows)
 {
@@ -56,6 +58,7 @@ struct reader {
 	const char *path;
 	char *line;
 	size_t room;
+	ssize_t length;
 	uint32_t number; /* of the line */
 	char *at;
 };
@@ -63,10 +66,11 @@ struct reader {
 static int next_line(struct reader *r)
 {
 	r->number++;
-	if (getline(&r->line, &r->room, r->file) < 0)
-		return 0;
+	r->length = getline(&r->line, &r->room, r->file);
+	if (r->length < 0 && ferror(r->file))
+		bench_die("%s:%u: %s", r->path, r->number, strerror(errno));
 	r->at = r->line;
-	return 1;
+	return r->length >= 0;
 }
 
 static int64_t next_number(struct reader *r, int64_t least, int64_t most)
@@ -74,50 +78,85 @@ static int64_t next_number(struct reader *r, int64_t least, int64_t most)
 	char *end;
 	int64_t n = strtoll(r->at, &end, 10);
 
-	if (end == r->at || n < least || n > most)
+	if (end == r->at || n < least || n > most || (*end && !isspace((unsigned char)*end)))
 		bench_die("%s:%u: no number from %" PRId64 " to %" PRId64 " at column %td", r->path,
 		          r->number, least, most, r->at - r->line + 1);
 	r->at = end;
 	return n;
 }
 
-/* The rest of a line whose step, group and session are read. */
-static void read_plan(struct trace *t, struct reader *r, int32_t **rows)
+static void end_line(struct reader *r)
 {
-	uint32_t length = (uint32_t)next_number(r, 0, INT32_MAX - 65536);
-	uint32_t queries = (uint32_t)next_number(r, 1, 65536);
-	size_t count = (size_t)queries * t->top_k;
+	r->at += strspn(r->at, " \t\r\n");
+	if (r->at != r->line + r->length)
+		bench_die("%s:%u: more than the line should have, from column %td on", r->path, r->number,
+		          r->at - r->line + 1);
+}
 
+/* The first line; returns top_k. */
+static uint32_t read_title(struct reader *r, uint32_t most_top_k)
+{
+	static const char title[] = "selections 1 ";
+	uint32_t top_k;
+
+	if (!next_line(r) || strncmp(r->line, title, strlen(title)) != 0)
+		bench_die("%s: not what decode --selections writes", r->path);
+	r->at += strlen(title);
+	top_k = (uint32_t)next_number(r, 1, INT32_MAX);
+	if (top_k > most_top_k)
+		bench_die("%s:%u: top-k is %u; at most %u, as the library has hot caches of up to %d "
+		          "places",
+		          r->path, r->number, top_k, most_top_k, TRACE_MOST_PLACES);
+	end_line(r);
+	return top_k;
+}
+
+static uint32_t read_queries(struct reader *r, uint32_t length)
+{
+	uint32_t queries = (uint32_t)next_number(r, 1, INT32_MAX);
+
+	if (queries > TRACE_MOST_QUERIES)
+		bench_die("%s:%u: %u queries; the library takes at most %d of a session in a step", r->path,
+		          r->number, queries, TRACE_MOST_QUERIES);
+	if (length > TRACE_MOST_ROWS - queries)
+		bench_die("%s:%u: %u rows and %u new ones; a session of the library has at most %d",
+		          r->path, r->number, length, queries, TRACE_MOST_ROWS);
+	return queries;
+}
+
+/* All lines are checked, the wanted ones kept; `rows` has room for the largest. */
+static void read_line(struct trace *t, struct reader *r, const struct wanted *wanted, int32_t *rows)
+{
+	uint32_t group, session, length, queries;
+
+	next_number(r, 0, INT32_MAX); /* the step */
+	group = (uint32_t)next_number(r, 0, INT32_MAX);
+	session = (uint32_t)next_number(r, 0, INT32_MAX);
+	length = (uint32_t)next_number(r, 0, INT32_MAX);
+	queries = read_queries(r, length);
+	for (size_t i = 0; i < (size_t)queries * t->top_k; i++)
+		rows[i] = (int32_t)next_number(r, -1, INT32_MAX);
+	end_line(r);
+	if (group != wanted->group || session != wanted->session)
+		return;
 	if (t->plans && trace_end(t) != length)
 		bench_die("%s:%u: a step from %u rows on, after one to %u", r->path, r->number, length,
 		          trace_end(t));
-	*rows = realloc(*rows, count * sizeof(**rows));
-	if (!*rows)
-		bench_die("no memory for %zu rows", count);
-	for (size_t i = 0; i < count; i++)
-		(*rows)[i] = (int32_t)next_number(r, -1, INT32_MAX);
-	trace_add(t, length, queries, *rows);
+	trace_add(t, length, queries, rows);
 }
 
-void trace_read(struct trace *t, const char *path, uint32_t session, uint32_t group)
+void trace_read(struct trace *t, const char *path, const struct wanted *wanted)
 {
 	struct reader r = { .path = path, .file = fopen(path, "r") };
-	int32_t *rows = NULL;
-	static const char title[] = "selections 1 ";
+	int32_t *rows;
 
 	*t = (struct trace){ 0 };
 	if (!r.file)
 		bench_die("%s: %s", path, strerror(errno));
-	if (!next_line(&r) || strncmp(r.line, title, strlen(title)) != 0)
-		bench_die("%s: not what decode --selections writes", path);
-	r.at = r.line + strlen(title);
-	t->top_k = (uint32_t)next_number(&r, 1, 1 << 20);
-	while (next_line(&r)) {
-		next_number(&r, 0, INT32_MAX); /* the step */
-		if (next_number(&r, 0, INT32_MAX) != group || next_number(&r, 0, INT32_MAX) != session)
-			continue;
-		read_plan(t, &r, &rows);
-	}
+	t->top_k = read_title(&r, wanted->most_top_k);
+	rows = bench_zeros((uint64_t)TRACE_MOST_QUERIES * t->top_k, sizeof(*rows));
+	while (next_line(&r))
+		read_line(t, &r, wanted, rows);
 	free(rows);
 	free(r.line);
 	fclose(r.file);

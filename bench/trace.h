@@ -10,6 +10,12 @@
 
 #include <stdint.h>
 
+/* What the library takes: queries of a session in a step, rows of a session, places of a hot
+ * cache. */
+#define TRACE_MOST_QUERIES 16
+#define TRACE_MOST_ROWS (1 << 30)
+#define TRACE_MOST_PLACES 32767
+
 struct plan {
 	uint32_t length;  /* rows of the session before the step */
 	uint32_t queries; /* and rows that the step adds: the next plan's length is the sum */
@@ -29,9 +35,15 @@ void trace_free(struct trace *trace);
 uint32_t trace_end(const struct trace *trace);
 uint32_t trace_max_queries(const struct trace *trace);
 
-/* What `examples/decode --selections` wrote of one session and group.  Exits if the file is
- * not as examples/decode/record.h says; without plans where it has no such group. */
-void trace_read(struct trace *trace, const char *path, uint32_t session, uint32_t group);
+/* Which lines of a file are wanted, and how large its top_k may be. */
+struct wanted {
+	uint32_t session, group, most_top_k;
+};
+
+/* What `examples/decode --selections` wrote of one session and group.  Exits if any line of the
+ * file is not as examples/decode/record.h says, or is more than the library takes; without plans
+ * where it has no such group. */
+void trace_read(struct trace *trace, const char *path, const struct wanted *wanted);
 
 /* Share of a plan's rows that the plan before selected, too: of plans from `from` on. */
 struct overlap {

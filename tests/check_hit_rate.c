@@ -2,10 +2,14 @@
 /* Copyright The libdhisparse authors */
 
 /* The rule that bench/ calls the library's is the library's: both count the same on the same
- * selections.  So what docs/hit-rate.md says of it holds. */
+ * selections.  So what docs/hit-rate.md says of it holds.  And files of selections are read as
+ * they are, or refused. */
 #include "classes.h"
 #include "library.h"
 #include "support.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Rows that come again and new ones, duplicates, and some that are none. */
 static void any_rows(struct dice *dice, int32_t *rows, uint32_t count, uint32_t end)
@@ -142,15 +146,117 @@ START_TEST(test_bound)
 }
 END_TEST
 
+/* ---- files --------------------------------------------------------------------------- */
+
+static const struct wanted wanted = { .session = 0, .group = 1, .most_top_k = 3 };
+
+static void write_file(char *path, const char *text)
+{
+	int file = mkstemp(path);
+	size_t bytes = strlen(text);
+
+	ck_assert_int_ge(file, 0);
+	ck_assert_int_eq(write(file, text, bytes), (ssize_t)bytes);
+	ck_assert_int_eq(close(file), 0);
+}
+
+START_TEST(test_read)
+{
+	char path[] = "/tmp/check_hit_rate.XXXXXX";
+	struct trace t;
+
+	write_file(path, "selections 1 2\n"
+	                 "0 0 0 5 1 1 2\n"
+	                 "0 1 0 5 1 3 -1\n"
+	                 "0 1 1 9 1 1 2\n"
+	                 "1 1 0 6 2 0 1  7 2147483647 \r\n"
+	                 "2 1 0 8 1 8 0");
+	trace_read(&t, path, &wanted);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_uint_eq(t.top_k, 2);
+	ck_assert_uint_eq(t.plans, 3);
+	ck_assert_uint_eq(trace_end(&t), 9);
+	ck_assert_uint_eq(t.plan[1].queries, 2);
+	ck_assert_int_eq(t.plan[0].rows[1], -1);
+	ck_assert_int_eq(t.plan[1].rows[2], 7);
+	ck_assert_int_eq(t.plan[2].rows[0], 8);
+	trace_free(&t);
+}
+END_TEST
+
+/* What another process says of the file before it exits with 2. */
+static void read_in_child(const char *path, char *said, size_t room)
+{
+	int ends[2], status;
+	ssize_t n;
+	pid_t child;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		struct trace t;
+
+		dup2(ends[1], STDERR_FILENO);
+		trace_read(&t, path, &wanted);
+		_exit(0);
+	}
+	close(ends[1]);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	n = read(ends[0], said, room - 1);
+	ck_assert_int_ge(n, 0);
+	said[n] = 0;
+	close(ends[0]);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 2, "%d: %s", status, said);
+}
+
+static const struct {
+	const char *text, *says;
+} refused[] = {
+	{ "", "not what decode" },
+	{ "selections 2 2\n", "not what decode" },
+	{ "selections 1 0\n", ":1: no number from 1" },
+	{ "selections 1 4\n", ":1: top-k is 4; at most 3" },
+	{ "selections 1 2 3\n", ":1: more than the line should have, from column 16" },
+	{ "selections 1 2\n0 1 0 5 1 3 4\n1 1 0 6 17 0 0\n",
+	  ":3: 17 queries; the library takes at most 16" },
+	{ "selections 1 2\n0 0 7 5 17 0 0\n", ":2: 17 queries" },
+	{ "selections 1 2\n0 1 0 5 0\n", ":2: no number from 1" },
+	{ "selections 1 2\n0 1 0 1073741824 1 3 4\n", ":2: 1073741824 rows and 1 new ones" },
+	{ "selections 1 2\n0 1 0 5 1 3\n", ":2: no number from -1" },
+	{ "selections 1 2\n0 1 0 5 1 3 4 5\n", ":2: more than the line should have, from column 15" },
+	{ "selections 1 2\n0 1 0 5 1 3 4 rows\n", ":2: more than" },
+	{ "selections 1 2\n0 0 0 5 1 3 4 5\n", ":2: more than" },
+	{ "selections 1 2\n0 1 0 5 1 3 4x\n", ":2: no number from -1" },
+	{ "selections 1 2\n0 1 0 5 1 3.5 4\n", ":2: no number from -1" },
+	{ "selections 1 2\n0 1 0 5 1 3 4\n1 1 0 7 1 0 0\n",
+	  ":3: a step from 7 rows on, after one to 6" },
+};
+
+START_TEST(test_refused)
+{
+	char path[] = "/tmp/check_hit_rate.XXXXXX", said[256];
+
+	write_file(path, refused[_i].text);
+	read_in_child(path, said, sizeof(said));
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_msg(strstr(said, refused[_i].says) != NULL, "%s", said);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hit rate");
-	TCase *rule = tcase_create("rules");
+	TCase *rule = tcase_create("rules"), *file = tcase_create("files");
 
 	tcase_set_timeout(rule, support_seconds(20));
 	tcase_add_test(rule, test_any);
 	tcase_add_test(rule, test_class);
 	tcase_add_test(rule, test_bound);
 	suite_add_tcase(suite, rule);
+	tcase_set_timeout(file, support_seconds(20));
+	tcase_add_test(file, test_read);
+	tcase_add_loop_test(file, test_refused, 0, COUNT_OF(refused));
+	suite_add_tcase(suite, file);
 	return support_run(suite);
 }

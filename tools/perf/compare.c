@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The ranges from p10 to p90 have nothing in common. */
@@ -30,7 +29,7 @@ static void compare_cell(const struct report *r, const struct cell *now, const s
 }
 
 /* Figures of other machines or loads can be compared, but are told. */
-static void compare_basis(const struct report *r, const struct basis *old)
+static void compare_basis(const struct report *r, const struct earlier *old)
 {
 	if (strcmp(old->device, r->device) != 0)
 		report_text(r, "Another GPU: %s before\n", old->device);
@@ -43,18 +42,16 @@ static void compare_basis(const struct report *r, const struct basis *old)
 		            old->hot_rows);
 }
 
-void report_compare(const struct report *r, const char *path)
+static void compare(const struct report *r, const struct earlier *earlier)
 {
-	struct report before = { 0 };
+	const struct report before = { .cell = earlier->cell, .count = earlier->count };
 	size_t matching = 0, differing = 0;
-	struct basis basis;
 
-	before.cell = report_read(path, &before.count, &basis);
 	report_title(r,
 	             "Compared with %s: us before, now, and their ratio; slower or faster where the "
 	             "spreads are apart",
-	             path);
-	compare_basis(r, &basis);
+	             earlier->path);
+	compare_basis(r, earlier);
 	for (size_t i = 0; i < r->count; i++) {
 		const struct cell *old = report_find(&before, &r->cell[i]);
 
@@ -66,5 +63,13 @@ void report_compare(const struct report *r, const char *path)
 	}
 	report_text(r, "%zu cells of %zu are in both; %zu are outside of the spread\n", matching,
 	            r->count, differing);
-	free(before.cell);
+}
+
+void report_compare(const struct report *r, const struct earlier *earlier)
+{
+	struct report shown = *r;
+
+	if (!shown.out)
+		shown.out = stderr;
+	compare(&shown, earlier);
 }

@@ -6,12 +6,18 @@
 
 #include "util.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FORMAT 1
+/* Of what is read: more than any machine takes or has. */
+#define MOST_US 1e12
+#define MOST_BYTES 1e18
 
 static const char *const ways[] = { "none", "to device", "to host" };
 
@@ -101,14 +107,20 @@ static struct json_object *target_to_json(const struct target *t)
 	return o;
 }
 
-void report_write(const struct report *r, const char *path)
+FILE *report_open(const char *path)
+{
+	FILE *file = strcmp(path, "-") ? fopen(path, "a") : stdout;
+
+	if (!file)
+		die(STATUS_USAGE, "%s: cannot be written: %s", path, strerror(errno));
+	return file;
+}
+
+static struct json_object *report_to_json(const struct report *r)
 {
 	struct json_object *root = json_object_new_object(), *cells = json_object_new_array();
 	struct json_object *targets = json_object_new_array();
-	FILE *file = strcmp(path, "-") ? fopen(path, "w") : stdout;
 
-	if (!file)
-		die(STATUS_USAGE, "%s: cannot be written", path);
 	add_count(root, "format", FORMAT);
 	add_text(root, "library", dhs_version_string());
 	json_object_object_add(root, "machine", machine_to_json(r));
@@ -119,76 +131,144 @@ void report_write(const struct report *r, const char *path)
 	for (size_t i = 0; i < r->targets; i++)
 		json_object_array_add(targets, target_to_json(&r->target[i]));
 	json_object_object_add(root, "targets", targets);
+	return root;
+}
+
+void report_write(const struct report *r, FILE *file)
+{
+	struct json_object *root = report_to_json(r);
+
+	/* Not of a pipe or a terminal: EINVAL. */
+	if (file != stdout && ftruncate(fileno(file), 0) && errno != EINVAL)
+		die(STATUS_USAGE, "%s: cannot be written: %s", r->options->json, strerror(errno));
 	fprintf(file, "%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY));
-	if (fflush(file) || (file != stdout && fclose(file)))
-		die(STATUS_USAGE, "%s: cannot be written", path);
+	if (fflush(file) || ferror(file) || (file != stdout && fclose(file)))
+		die(STATUS_USAGE, "%s: cannot be written: %s", r->options->json, strerror(errno));
 	json_object_put(root);
 }
 
-static double number_in(struct json_object *o, const char *key)
-{
-	struct json_object *value;
+/* ---- reading ---- */
 
-	return json_object_object_get_ex(o, key, &value) ? json_object_get_double(value) : 0;
+/* An object of the file, and what messages call it. */
+struct section {
+	const char *path;
+	char name[32];
+	struct json_object *object;
+};
+
+static double number_in(const struct section *s, const char *key, double least, double most)
+{
+	struct json_object *value = NULL;
+	double x = NAN;
+
+	json_object_object_get_ex(s->object, key, &value);
+	if (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double))
+		x = json_object_get_double(value);
+	if (!(x >= least && x <= most))
+		die(STATUS_USAGE, "%s: %s: %s is not a number from %.0f to %.0f", s->path, s->name, key,
+		    least, most);
+	return x;
 }
 
-static void text_in(struct json_object *o, const char *key, char *to)
+static double count_in(const struct section *s, const char *key)
 {
-	struct json_object *value;
+	double x = number_in(s, key, 0, UINT32_MAX);
 
-	*to = 0;
-	if (json_object_object_get_ex(o, key, &value))
-		snprintf(to, PART, "%s", json_object_get_string(value));
+	if (x != floor(x))
+		die(STATUS_USAGE, "%s: %s: %s is not a whole number", s->path, s->name, key);
+	return x;
 }
 
-static struct cell cell_from_json(struct json_object *o)
+static void text_in(const struct section *s, const char *key, char *to, size_t room)
 {
-	struct cell c = { .sessions = (uint32_t)number_in(o, "sessions"),
-		              .queries = (uint32_t)number_in(o, "queries"),
-		              .us = { number_in(o, "us"), number_in(o, "us_p10"), number_in(o, "us_p90"),
-		                      (size_t)number_in(o, "samples") },
-		              .bytes = number_in(o, "bytes") };
+	struct json_object *value = NULL;
 
-	text_in(o, "family", c.family);
-	text_in(o, "layout", c.layout);
-	text_in(o, "load", c.load);
-	text_in(o, "work", c.work);
-	text_in(o, "how", c.how);
+	json_object_object_get_ex(s->object, key, &value);
+	if (!json_object_is_type(value, json_type_string) ||
+	    (size_t)json_object_get_string_len(value) >= room)
+		die(STATUS_USAGE, "%s: %s: %s is not a text of less than %zu bytes", s->path, s->name, key,
+		    room);
+	snprintf(to, room, "%s", json_object_get_string(value));
+}
+
+static struct cell read_cell(const struct section *s)
+{
+	struct cell c = {
+		.sessions = (uint32_t)count_in(s, "sessions"),
+		.queries = (uint32_t)count_in(s, "queries"),
+		.us = { number_in(s, "us", -MOST_US, MOST_US), number_in(s, "us_p10", -MOST_US, MOST_US),
+		        number_in(s, "us_p90", -MOST_US, MOST_US), (size_t)count_in(s, "samples") },
+		.bytes = number_in(s, "bytes", 0, MOST_BYTES)
+	};
+
+	text_in(s, "family", c.family, sizeof(c.family));
+	text_in(s, "layout", c.layout, sizeof(c.layout));
+	text_in(s, "load", c.load, sizeof(c.load));
+	text_in(s, "work", c.work, sizeof(c.work));
+	text_in(s, "how", c.how, sizeof(c.how));
 	return c;
 }
 
-static void read_basis(struct json_object *root, struct basis *basis)
+static struct section section_in(const char *path, struct json_object *root, const char *key)
 {
-	struct json_object *machine, *options, *device;
+	struct section s = { .path = path };
 
-	*basis = (struct basis){ 0 };
-	if (json_object_object_get_ex(root, "machine", &machine)) {
-		basis->pinned_bytes = number_in(machine, "pinned_bytes");
-		if (json_object_object_get_ex(machine, "device", &device))
-			snprintf(basis->device, sizeof(basis->device), "%s", json_object_get_string(device));
-	}
-	if (json_object_object_get_ex(root, "options", &options)) {
-		basis->rows = number_in(options, "rows");
-		basis->hot_rows = number_in(options, "hot_rows");
-		basis->top_k = number_in(options, "top_k");
-	}
+	snprintf(s.name, sizeof(s.name), "%s", key);
+	json_object_object_get_ex(root, key, &s.object);
+	return s;
 }
 
-struct cell *report_read(const char *path, size_t *count, struct basis *basis)
+static void read_basis(const char *path, struct json_object *root, struct earlier *e)
 {
-	struct json_object *root = json_object_from_file(path), *cells;
-	struct cell *all;
+	struct section machine = section_in(path, root, "machine");
+	struct section options = section_in(path, root, "options");
 
+	text_in(&machine, "device", e->device, sizeof(e->device));
+	e->pinned_bytes = number_in(&machine, "pinned_bytes", 0, MOST_BYTES);
+	e->rows = count_in(&options, "rows");
+	e->hot_rows = count_in(&options, "hot_rows");
+	e->top_k = count_in(&options, "top_k");
+}
+
+static struct json_object *read_file(const char *path)
+{
+	int file = open(path, O_RDONLY);
+	struct json_object *root;
+
+	if (file < 0)
+		die(STATUS_USAGE, "%s: %s", path, strerror(errno));
+	root = json_object_from_fd(file);
+	close(file);
 	if (!root)
-		die(STATUS_USAGE, "%s: %s", path, json_util_get_last_err());
-	if (number_in(root, "format") != FORMAT || !json_object_object_get_ex(root, "cells", &cells) ||
-	    !json_object_is_type(cells, json_type_array))
+		die(STATUS_USAGE, "%s: not a JSON object, or not all of one", path);
+	return root;
+}
+
+/* Whether it is an object of this format, with cells. */
+static bool is_report(struct json_object *root, struct json_object **cells)
+{
+	struct json_object *format;
+
+	return json_object_object_get_ex(root, "format", &format) &&
+	       json_object_is_type(format, json_type_int) && json_object_get_int64(format) == FORMAT &&
+	       json_object_object_get_ex(root, "cells", cells) &&
+	       json_object_is_type(*cells, json_type_array);
+}
+
+void report_read(const char *path, struct earlier *e)
+{
+	struct json_object *root = read_file(path), *cells;
+	struct section cell = { .path = path };
+
+	if (!is_report(root, &cells))
 		die(STATUS_USAGE, "%s: not written by this program, or by another version of it", path);
-	read_basis(root, basis);
-	*count = json_object_array_length(cells);
-	all = new_zeroed(*count, sizeof(*all));
-	for (size_t i = 0; i < *count; i++)
-		all[i] = cell_from_json(json_object_array_get_idx(cells, i));
+	*e = (struct earlier){ .path = path, .count = json_object_array_length(cells) };
+	read_basis(path, root, e);
+	e->cell = new_zeroed(e->count, sizeof(*e->cell));
+	for (size_t i = 0; i < e->count; i++) {
+		snprintf(cell.name, sizeof(cell.name), "cells[%zu]", i);
+		cell.object = json_object_array_get_idx(cells, i);
+		e->cell[i] = read_cell(&cell);
+	}
 	json_object_put(root);
-	return all;
 }

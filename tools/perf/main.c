@@ -10,16 +10,26 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+static void device_select(int device)
+{
+	int count = 0;
+	cudaError_t rc = cudaGetDeviceCount(&count);
+
+	if (rc == cudaSuccess && device >= count && count)
+		die(STATUS_USAGE, "--device %d: CUDA counts 0 to %d here", device, count - 1);
+	if (rc == cudaSuccess)
+		rc = cudaSetDevice(device);
+	if (rc != cudaSuccess)
+		die(STATUS_USAGE, "no usable GPU: %s", cudaGetErrorString(rc));
+}
 
 static void device_open(struct run *run)
 {
 	struct cudaDeviceProp p;
 	struct report *r = &run->report;
-	cudaError_t rc = cudaSetDevice(run->options.device);
 
-	if (rc != cudaSuccess)
-		die(STATUS_USAGE, "--device %d: %s", run->options.device, cudaGetErrorString(rc));
+	device_select(run->options.device);
 	CU(cudaGetDeviceProperties(&p, run->options.device));
 	CU(cudaDriverGetVersion(&r->driver));
 	CU(cudaRuntimeGetVersion(&r->runtime));
@@ -68,29 +78,43 @@ static void measure_all(struct run *run)
 			all[i].measure(run);
 }
 
+/* The file as soon as it can be: nothing that is told later may cost it. */
+static void report_all(struct report *r, FILE *json, const struct earlier *before)
+{
+	report_targets(r);
+	if (json)
+		report_write(r, json);
+	if (before->path)
+		report_compare(r, before);
+	report_text(r, "\n%.0f s in all\n", r->seconds);
+}
+
 int main(int argc, char **argv)
 {
 	static struct run run;
+	struct earlier before = { 0 };
+	FILE *json = NULL;
 	double from = now_us();
 
 	options_read(argc, argv, &run.options);
+	/* Before anything is measured: a wrong file must not cost a run. */
+	if (run.options.compare)
+		report_read(run.options.compare, &before);
+	if (run.options.json)
+		json = report_open(run.options.json);
 	run.report.options = &run.options;
 	run.report.arena = &run.arena;
-	run.report.quiet = run.options.json && !strcmp(run.options.json, "-");
+	run.report.out = json == stdout ? NULL : stdout;
 	device_open(&run);
 	arena_open(&run.arena, run.options.pool_gib);
 	title(&run);
 	measure_all(&run);
 	run.report.seconds = (now_us() - from) / 1e6;
-	report_targets(&run.report);
-	if (run.options.compare)
-		report_compare(&run.report, run.options.compare);
-	report_text(&run.report, "\n%.0f s in all\n", run.report.seconds);
-	if (run.options.json)
-		report_write(&run.report, run.options.json);
+	report_all(&run.report, json, &before);
 	arena_close(&run.arena);
 	CU(cudaStreamDestroy(run.stream));
 	free(run.report.cell);
+	free(before.cell);
 	if (fflush(stdout) || ferror(stdout))
 		die(STATUS_USAGE, "standard output cannot be written");
 	return 0;

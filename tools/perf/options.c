@@ -42,7 +42,8 @@ static void usage(void)
 	       "What comes out\n"
 	       "  --json FILE         write all figures as JSON; - is standard output, then\n"
 	       "                      without the table\n"
-	       "  --compare FILE      compare with the figures of an earlier --json\n"
+	       "  --compare FILE      compare with the figures of an earlier --json; on standard\n"
+	       "                      error where --json is -\n"
 	       "  --help              print this\n"
 	       "\n"
 	       "Exit status: 0; 2 when an option or a file is wrong; 3 when CUDA or the library\n"
@@ -56,7 +57,8 @@ static double real(const char *option, const char *text, char **end, double leas
 	errno = 0;
 	x = strtod(text, end);
 	if (*end == text || errno || !(x >= least && x <= most))
-		die(STATUS_USAGE, "--%s: '%s' is not a number from %g to %g", option, text, least, most);
+		die(STATUS_USAGE, "--%s: '%.*s' is not a number from %.0f to %.0f", option,
+		    (int)strcspn(text, ","), text, least, most);
 	return x;
 }
 
@@ -67,6 +69,15 @@ static double one_number(const char *option, double least, double most)
 
 	if (*end)
 		die(STATUS_USAGE, "--%s: '%s' is not a number", option, optarg);
+	return x;
+}
+
+static double whole_number(const char *option, double least, double most)
+{
+	double x = one_number(option, least, most);
+
+	if (x != floor(x))
+		die(STATUS_USAGE, "--%s: '%s' is not a whole number", option, optarg);
 	return x;
 }
 
@@ -220,19 +231,19 @@ void options_read(int argc, char **argv, struct options *o)
 			o->pool_gib = one_number(name, 1, 4096);
 			break;
 		case ROWS:
-			o->rows = (uint32_t)one_number(name, 4096, 1 << 24);
+			o->rows = (uint32_t)whole_number(name, 4096, 1 << 24);
 			break;
 		case HOT_ROWS:
-			o->hot_rows = (uint32_t)one_number(name, 1, 32767);
+			o->hot_rows = (uint32_t)whole_number(name, 1, 32767);
 			break;
 		case TOP_K:
-			o->top_k = (uint32_t)one_number(name, 1, 8192);
+			o->top_k = (uint32_t)whole_number(name, 1, 8192);
 			break;
 		case REPEAT:
-			o->repeat = (uint32_t)one_number(name, 1, 1000);
+			o->repeat = (uint32_t)whole_number(name, 1, 1000);
 			break;
 		case DEVICE:
-			o->device = (int)one_number(name, 0, 1024);
+			o->device = (int)whole_number(name, 0, 1024);
 			break;
 		case JSON:
 			o->json = optarg;
@@ -251,6 +262,7 @@ void options_read(int argc, char **argv, struct options *o)
 		die(STATUS_USAGE, "'%s' is not an option (see --help)", argv[optind]);
 	if (o->hot_rows < o->top_k || o->rows < 4 * o->hot_rows)
 		die(STATUS_USAGE,
-		    "--hot-rows must be at least --top-k, and --rows four times as many, so that hits and "
-		    "misses can be had as asked");
+		    "--hot-rows must be at least --top-k, and --rows at least 4 times --hot-rows, so that "
+		    "hits and misses can be had as asked: these are %u, %u and %u",
+		    o->hot_rows, o->top_k, o->rows);
 }

@@ -70,25 +70,25 @@ void report_text(const struct report *r, const char *format, ...)
 {
 	va_list args;
 
-	if (r->quiet)
+	if (!r->out)
 		return;
 	va_start(args, format);
-	vprintf(format, args);
+	vfprintf(r->out, format, args);
 	va_end(args);
-	fflush(stdout);
+	fflush(r->out);
 }
 
 void report_title(const struct report *r, const char *format, ...)
 {
 	va_list args;
 
-	if (r->quiet)
+	if (!r->out)
 		return;
-	printf("\n");
+	fprintf(r->out, "\n");
 	va_start(args, format);
-	vprintf(format, args);
+	vfprintf(r->out, format, args);
 	va_end(args);
-	printf("\n");
+	fprintf(r->out, "\n");
 }
 
 void report_head(const struct report *r, const char *family)

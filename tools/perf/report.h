@@ -12,6 +12,8 @@
 #include "options.h"
 #include "timing.h"
 
+#include <stdio.h>
+
 enum way { WAY_NONE, WAY_TO_DEVICE, WAY_TO_HOST };
 
 #define PART 24
@@ -51,7 +53,7 @@ struct report {
 	size_t count, room;
 	struct target target[MOST_TARGETS];
 	size_t targets;
-	bool quiet; /* no tables */
+	FILE *out; /* tables go there; NULL: nowhere */
 };
 
 /* A cell whose name's parts are given; the rest is for the caller to fill. */
@@ -62,7 +64,7 @@ const struct cell *report_find(const struct report *r, const struct cell *name);
 double cell_rate(const struct cell *cell);                          /* GB/s */
 double cell_share(const struct report *r, const struct cell *cell); /* of the copy, 0: unknown */
 
-/* A title and a line of column names, unless quiet. */
+/* A title and a line of column names, where there are tables. */
 void report_title(const struct report *r, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void report_text(const struct report *r, const char *format, ...)
@@ -74,13 +76,21 @@ void report_line(const struct report *r, const struct cell *cell);
 /* Finds the targets that this run's cells say something about, and prints them. */
 void report_targets(struct report *r);
 bool target_met(const struct target *t);
-void report_write(const struct report *r, const char *path);
-void report_compare(const struct report *r, const char *path);
-/* Fills in the cells of a written report, which the caller frees, and what they rest on. */
-struct basis {
+/* Where a report is to be written; what is there stays until then.  - is standard output. */
+FILE *report_open(const char *path);
+/* Writes, and closes the file unless it is standard output. */
+void report_write(const struct report *r, FILE *file);
+
+/* A report that was written before: its cells, which the caller frees, and what they rest on. */
+struct earlier {
+	const char *path;
+	struct cell *cell;
+	size_t count;
 	char device[256];
 	double pinned_bytes, rows, hot_rows, top_k;
 };
-struct cell *report_read(const char *path, size_t *count, struct basis *basis);
+void report_read(const char *path, struct earlier *earlier);
+/* On standard error where there are no tables. */
+void report_compare(const struct report *r, const struct earlier *earlier);
 
 #endif
