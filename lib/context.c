@@ -134,6 +134,9 @@ static void fill_context(dhs_context *context, const struct dhs_setup *u, uint32
 	context->reserved_pages = u->o.reserved_pages;
 	context->owns_pool = !u->o.pool;
 	context->next_step = 1;
+	context->refill.link_bytes = u->o.link_bytes;
+	context->refill.low = u->o.refill_low;
+	context->refill.high = u->o.refill_high;
 	dhs_works_init(context);
 	dhs_setup_geometry(u, &context->world.geometry);
 }
@@ -154,6 +157,8 @@ static int build(dhs_context *context, const struct dhs_setup *u)
 		rc = dhs_sessions_init(context);
 	if (rc == DHS_OK)
 		rc = dhs_pool_init(context, u->o.device_pages);
+	if (rc == DHS_OK)
+		rc = dhs_refill_init(context, u->o.device_pages);
 	if (rc == DHS_OK)
 		rc = context->ops->prepare(context->device, &context->world);
 	if (rc == DHS_OK)
@@ -268,6 +273,8 @@ static void drop_references(dhs_context *context)
 		dhs_work_unref(context, &s->written);
 		dhs_work_unref(context, &s->copies);
 	}
+	for (uint32_t i = 0; i < context->refill.count; i++)
+		dhs_work_unref(context, &context->refill.coming[i].work);
 	for (uint32_t p = 0; p < context->pool.pages; p++)
 		dhs_after_set(context, &context->pool.page[p].after, NULL, NULL);
 	for (uint32_t p = 0; p < context->tier.pages; p++)

@@ -13,6 +13,7 @@
 #include "error.h"
 #include "options.h"
 #include "pool.h"
+#include "refill.h"
 #include "session.h"
 #include "staging.h"
 #include "tier.h"
@@ -71,6 +72,7 @@ struct dhs_context {
 	struct dhs_pool pool;
 	struct dhs_staging staging;
 	struct dhs_tier tier;
+	struct dhs_refill refill;
 	struct dhs_works works;
 	struct dhs_session_table sessions;
 	dhs_stream copy_stream;

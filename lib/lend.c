@@ -126,7 +126,7 @@ static int take(dhs_context *context, size_t count, int32_t *pages, dhs_fence *f
 	size_t n = 0;
 	int rc = DHS_OK;
 
-	while (n < count && pool->free.count) {
+	while (n < count && (pool->free.count || dhs_refill_call_off(context, NULL))) {
 		int32_t page = pool->free.first;
 
 		rc = fence_of(context, &pool->page[page].after, &last, &joined, &fences[n]);

@@ -45,6 +45,12 @@ static struct dhs_work *back_up(dhs_context *context, struct dhs_session_state *
 	return copy;
 }
 
+/* Of two works of the library's stream, which is in order. */
+static struct dhs_work *later(struct dhs_work *a, struct dhs_work *b)
+{
+	return !a || (b && b->number > a->number) ? b : a;
+}
+
 /* Takes a page of history from the device, its host copy made sure of. */
 static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
                  struct dhs_work *copy)
@@ -52,13 +58,26 @@ static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
 	int32_t page = s->page[p];
 	struct dhs_work *copied = back_up(context, s, p, copy);
 
-	dhs_after_set(context, &context->pool.page[page].after, s->last, copied);
+	/* A refill may still write it: its session waits for that when it begins. */
+	dhs_after_set(context, &context->pool.page[page].after, s->last, later(copied, s->copies));
 	s->page[p] = -1;
 	s->resident--;
+	s->refill_from = dhs_max_u32(s->refill_from, p + 1);
 	mark(s, p);
 	if (context->policy == DHS_POLICY_ADAPTIVE)
 		context->totals.evicted_pages++;
 	put_page(context, s, page);
+}
+
+void dhs_residency_land(dhs_context *context, struct dhs_session_state *s, uint32_t p, int32_t page,
+                        struct dhs_work *copy)
+{
+	s->page[p] = page;
+	s->on_way[p] = 0;
+	s->resident++;
+	s->lowest = dhs_min_u32(s->lowest, p);
+	mark(s, p);
+	dhs_work_set(context, &s->copies, later(s->copies, copy));
 }
 
 static uint32_t lowest_resident(struct dhs_session_state *s)
@@ -82,6 +101,8 @@ static void replace(dhs_context *context, struct dhs_session_state *s, struct dh
 	if (s->spares + s->tail_used >= s->keep)
 		return;
 	page = dhs_pool_take(context);
+	if (page < 0 && dhs_refill_call_off(context, NULL))
+		page = dhs_pool_take(context);
 	if (page >= 0)
 		s->spare[s->spares++] = page;
 	else
@@ -97,8 +118,10 @@ void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct
 	while (s->first_tail < target) {
 		uint32_t p = s->first_tail++;
 
-		if (s->page[p] < 0)
+		if (s->page[p] < 0) {
+			s->refill_from = dhs_max_u32(s->refill_from, p + 1);
 			continue;
+		}
 		s->tail_used--;
 		s->resident++;
 		if (context->policy == DHS_POLICY_FIXED)
@@ -160,7 +183,7 @@ uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining)
 
 	if (have < wanted)
 		richest(context, draining, &optional);
-	return have + optional;
+	return have < wanted ? have + optional + context->refill.count : have;
 }
 
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
@@ -169,8 +192,11 @@ void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
 	uint64_t optional;
 
 	while (in_pool(context, draining, copy) < pages) {
-		struct dhs_session_state *s = richest(context, draining, &optional);
+		struct dhs_session_state *s;
 
+		if (dhs_refill_call_off(context, NULL))
+			continue;
+		s = richest(context, draining, &optional);
 		dhs_context_log(context, DHS_LOG_INFO,
 		                "session %u gives its %u optional pages back to make room for %u", s->index,
 		                s->resident, pages);
@@ -301,7 +327,7 @@ static void cut_pages(dhs_context *context, struct dhs_session_state *s, uint32_
 			continue;
 		s->page[p] = -1;
 		s->tail_used--;
-		dhs_after_set(context, &context->pool.page[page].after, s->last, NULL);
+		dhs_after_set(context, &context->pool.page[page].after, s->last, s->copies);
 		put_page(context, s, page);
 	}
 	while (s->spares && s->spares + s->tail_used > s->keep)

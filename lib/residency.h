@@ -15,6 +15,10 @@
 /* `copy` is the open work of the copies that this call gathers, or NULL where
  * pages always have their host copy. */
 
+/* A page that was on its way is the session's logical page p once `copy` has passed. */
+void dhs_residency_land(dhs_context *context, struct dhs_session_state *s, uint32_t p, int32_t page,
+                        struct dhs_work *copy);
+
 /* Pages that now lie below settled - tail_rows become history. */
 void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy);
 

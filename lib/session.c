@@ -18,14 +18,16 @@ int dhs_sessions_init(dhs_context *context)
 	size_t stride = ints + g->max_pages + g->hot_pages;
 	uint32_t n = context->max_sessions;
 	int32_t *numbers;
+	uint8_t *on_way;
 
 	table->session = dhs_blocks_book(context, n * sizeof(*table->session));
 	table->free = dhs_blocks_book(context, n * sizeof(*table->free));
 	numbers = dhs_blocks_book(context, n * stride * sizeof(*numbers));
-	if (!table->session || !table->free || !numbers)
+	on_way = dhs_blocks_book(context, n * (size_t)g->max_pages);
+	if (!table->session || !table->free || !numbers || !on_way)
 		return dhs_fail(DHS_ERR_HOST_MEMORY, "max_sessions: no memory for the books of %u sessions",
 		                n);
-	for (uint32_t i = 0; i < n; i++, numbers += stride) {
+	for (uint32_t i = 0; i < n; i++, numbers += stride, on_way += g->max_pages) {
 		struct dhs_session_state *s = &table->session[i];
 
 		s->index = i;
@@ -34,6 +36,7 @@ int dhs_sessions_init(dhs_context *context)
 		s->spare = s->host + g->max_pages;
 		s->backed = (uint32_t *)(numbers + ints);
 		s->hot = numbers + ints + g->max_pages;
+		s->on_way = on_way;
 		memset(s->page, -1, 2 * (size_t)g->max_pages * sizeof(*s->page));
 		table->free[i] = i;
 		s->dirty_low = UINT32_MAX;
@@ -157,6 +160,8 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 	s->keep = full ? reserve : context->tail_pages;
 	s->begun_in = 0;
 	s->extension = 0;
+	s->coming = 0;
+	s->refill_from = UINT32_MAX;
 	take_pages(context, s->hot, g->hot_pages);
 	take_pages(context, s->spare, s->keep);
 	s->spares = s->keep;
@@ -514,6 +519,8 @@ int dhs_session_truncate(dhs_context *context, dhs_session session, uint64_t row
 	s->settled = (uint32_t)rows;
 	s->set_length = 1;
 	s->drop_from = dhs_min_u32(s->drop_from, s->settled);
+	dhs_refill_call_off(context, s);
+	s->refill_from = UINT32_MAX;
 	dhs_residency_cut(context, s, s->settled);
 	dhs_stats_publish(context);
 	return DHS_OK;
@@ -522,18 +529,26 @@ int dhs_session_truncate(dhs_context *context, dhs_session session, uint64_t row
 int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fence)
 {
 	struct dhs_session_state *s;
-	struct dhs_work *copy, *after;
+	struct dhs_work *copy, *after, *behind = NULL;
 	uint64_t number;
-	uint32_t pages;
+	uint32_t pages, coming;
 	int rc = dhs_context_check("dhs_session_evict", context);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_evict", context, session, 0, &s);
+	/* Refills may still write its pages: these are free behind what the library's stream has
+	 * by now. */
+	coming = rc == DHS_OK ? s->coming : 0;
+	if (rc == DHS_OK && (coming || s->copies))
+		rc = dhs_work_new(context, context->copy_stream, &behind);
 	if (rc == DHS_OK)
 		rc = dhs_residency_copy_new(context, &copy);
-	if (rc)
+	if (rc) {
+		dhs_work_cancel(context, behind);
 		return rc;
+	}
 	context->works.call++;
+	dhs_refill_call_off(context, s);
 	dhs_residency_age(context, s, copy);
 	pages = dhs_residency_evict(context, s, copy);
 	after = pages ? s->last : NULL;
@@ -541,8 +556,16 @@ int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fenc
 		dhs_work_set(context, &copy->also, s->last);
 		after = copy;
 	}
+	if (behind && (pages || coming)) {
+		if (pages)
+			dhs_work_set(context, &behind->also, s->last);
+		after = behind;
+	}
 	number = after && after->state != DHS_WORK_PASSED ? after->number : 0;
 	rc = dhs_residency_copy(context, copy);
+	if (rc == DHS_OK && behind)
+		rc = dhs_work_record(context, behind);
+	dhs_work_unref(context, &behind);
 	if (rc)
 		rc = dhs_context_lose(context, "dhs_session_evict", rc);
 	else if (fence)
@@ -576,6 +599,7 @@ int dhs_session_destroy(dhs_context *context, dhs_session session)
 	s->keep = 0;
 	s->reserve_pages = 0;
 	s->settled = 0;
+	dhs_refill_call_off(context, s);
 	dhs_residency_cut(context, s, 0);
 	release_hot(context, s);
 	dhs_work_unref(context, &s->written);

@@ -30,6 +30,7 @@ struct dhs_session_state {
 	int32_t *page;    /* [max_pages] pool page, -1: not on the device */
 	int32_t *host;    /* [max_pages] host page, -1 none */
 	uint32_t *backed; /* [max_pages] rows of a page that a reclaim has copied (not eager) */
+	uint8_t *on_way;  /* [max_pages] 1: on its way */
 	int32_t *hot;     /* [hot_pages] */
 	int32_t *spare;   /* [max_pages + tail_pages] a stack */
 	uint32_t spares;
@@ -40,6 +41,8 @@ struct dhs_session_state {
 	uint32_t lowest;        /* no page below is on the device */
 	uint32_t resident;      /* pages below first_tail on the device */
 	uint32_t tail_used;     /* pages from first_tail on that are on the device */
+	uint32_t coming;        /* pages of history on their way to the device */
+	uint32_t refill_from;   /* history from here on is on the device or on its way */
 	uint32_t host_pages;    /* owned: [0, host_pages) of host */
 	uint32_t host_ready;    /* of these, waited for: [0, host_ready) */
 	uint32_t reserve_pages; /* host pages owned at least */
@@ -48,7 +51,8 @@ struct dhs_session_state {
 
 	struct dhs_work *last;    /* last step or prefill that reads or writes its memory */
 	struct dhs_work *written; /* last one whose rows are settled: what backup waits for */
-	struct dhs_work *copies;  /* last backup of its pages, until a begin waited for it */
+	struct dhs_work *copies;  /* last backup of its pages, or refill of one that has landed,
+	                             until a begin waited for it */
 
 	uint64_t seen;      /* the last begin that named it: tells a session named twice */
 	uint64_t begun_in;  /* number of the last step it stood in */

@@ -71,7 +71,7 @@ END_TEST
 START_TEST(test_context_structs)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_context_options, 112),
+		SIZE(dhs_context_options, 128),
 		AT(dhs_context_options, size, 0),
 		AT(dhs_context_options, flags, 4),
 		AT(dhs_context_options, backend, 8),
@@ -93,6 +93,9 @@ START_TEST(test_context_structs)
 		AT(dhs_context_options, log_arg, 96),
 		AT(dhs_context_options, device, 104),
 		AT(dhs_context_options, max_staging_rows, 108),
+		AT(dhs_context_options, link_bytes, 112),
+		AT(dhs_context_options, refill_low, 120),
+		AT(dhs_context_options, refill_high, 124),
 		SIZE(dhs_required, 72),
 		AT(dhs_required, size, 0),
 		AT(dhs_required, flags, 4),
@@ -131,7 +134,7 @@ END_TEST
 START_TEST(test_stats_struct)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_stats, 232),
+		SIZE(dhs_stats, 264),
 		AT(dhs_stats, size, 0),
 		AT(dhs_stats, flags, 4),
 		AT(dhs_stats, pages_reserved, 8),
@@ -167,6 +170,11 @@ START_TEST(test_stats_struct)
 		AT(dhs_stats, order_errors, 208),
 		AT(dhs_stats, flow_waits, 216),
 		AT(dhs_stats, staging_bytes, 224),
+		AT(dhs_stats, ticks, 232),
+		AT(dhs_stats, refilled_pages, 240),
+		AT(dhs_stats, refill_bytes, 248),
+		AT(dhs_stats, pages_coming, 256),
+		AT(dhs_stats, reserved, 260),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));
@@ -251,6 +259,7 @@ START_TEST(test_values)
 		VALUE(DHS_CONTEXT_TAIL_ROWS, 1),
 		VALUE(DHS_CONTEXT_DEVICE, 2),
 		VALUE(DHS_CONTEXT_POOL_STAGING, 4),
+		VALUE(DHS_CONTEXT_REFILL, 8),
 		VALUE(DHS_BACKEND_CUDA, 2),
 		VALUE(DHS_BATCH_READ_PAD, 1),
 		VALUE(DHS_BATCH_WRITE_PAD, 2),

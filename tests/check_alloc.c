@@ -246,6 +246,18 @@ static void alloc_batch(struct alloc *a)
 	TRY_ALL(a, dhs_batch_destroy(other));
 }
 
+/* Brings history back, or begins to. */
+static void alloc_refill(struct alloc *a, uint32_t ticks)
+{
+	uint64_t issued = observe().refill_bytes, landed = observe().refilled_pages;
+
+	for (uint32_t i = 0; i < ticks; i++)
+		TRY_ALL(a, dhs_context_advance(a->rig.context));
+	ck_assert_uint_gt(observe().refill_bytes, issued);
+	if (ticks > 2)
+		ck_assert_uint_gt(observe().refilled_pages, landed);
+}
+
 static void alloc_close(struct alloc *a)
 {
 	struct rig *rig = &a->rig;
@@ -273,6 +285,7 @@ START_TEST(test_everything)
 	TRY_ALL(&a, dhs_fence_wait(a.rig.context, fence, a.rig.side));
 	TRY_ALL(&a, dhs_fence_query(a.rig.context, fence, &passed));
 	TRY_ALL(&a, dhs_fence_sync(a.rig.context, fence));
+	alloc_refill(&a, 1);
 	for (uint32_t i = 4; i < 8; i++)
 		alloc_step(&a, i);
 	alloc_resolve_aborted(&a);
@@ -282,6 +295,13 @@ START_TEST(test_everything)
 	TRY_ALL(&a, dhs_session_evict(a.rig.context, a.session[1], NULL));
 	for (uint32_t i = 0; i < 3; i++)
 		alloc_step(&a, 3 * i);
+	for (uint32_t ticks = 1; ticks <= 3; ticks++) {
+		TRY_ALL(&a, dhs_session_evict(a.rig.context, a.session[0], NULL));
+		alloc_refill(&a, ticks);
+		TRY_ALL(&a, dhs_session_evict(a.rig.context, a.session[0], &fence));
+		TRY_ALL(&a, dhs_fence_wait(a.rig.context, fence, a.rig.side));
+		alloc_step(&a, ticks);
+	}
 	alloc_close(&a);
 	ck_assert_uint_gt(injected + tolerated, 5);
 }
@@ -301,8 +321,11 @@ START_TEST(test_pressure)
 	alloc_step(&a, 0);
 	TRY_ALL(&a, dhs_session_create(a.rig.context, NULL, &more));
 	alloc_step(&a, 3);
+	TRY_ALL(&a, dhs_session_evict(a.rig.context, a.session[0], NULL));
+	alloc_refill(&a, 1);
 	TRY_ALL(&a, dhs_session_destroy(a.rig.context, more));
 	alloc_prefill(&a, 1, 60);
+	ck_assert_uint_eq(observe().pages_coming, 0); /* called off to make room */
 	alloc_step(&a, 5);
 	alloc_close(&a);
 }

@@ -33,7 +33,7 @@ struct spoiled {
 SPOIL(size_0, r->options.size = 0)
 SPOIL(size_4, r->options.size = 4)
 SPOIL(size_small, r->options.size -= 8)
-SPOIL(flags, r->options.flags = 8)
+SPOIL(flags, r->options.flags = 16)
 SPOIL(device, r->options.device = 1)
 SPOIL(flags_high, r->options.flags = 0x80000001)
 SPOIL(backend, r->options.backend = 77)
@@ -63,7 +63,16 @@ SPOIL(host_rows_0, r->options.host_rows = 0)
 SPOIL(host_rows_high, r->options.host_rows = UINT64_MAX)
 SPOIL(host_rows_wraps, r->options.host_rows = UINT64_MAX / 64)
 SPOIL(host_rows_full, r->options.policy = DHS_POLICY_FULL)
+SPOIL(refill_low, r->options.refill_low = 7; r->options.refill_high = 6)
+SPOIL(refill_low_high, r->options.refill_low = UINT32_MAX; r->options.refill_high = 1)
+SPOIL(refill_high, r->options.refill_high = 4)
 SPOIL(layout, r->options.layout = NULL)
+
+static void spoil_refill_zero(struct rig *r)
+{
+	r->options.flags |= DHS_CONTEXT_REFILL;
+	r->options.refill_low = 1;
+}
 
 static void spoil_reclaim_fixed(struct rig *r)
 {
@@ -88,7 +97,7 @@ static void spoil_full_no_pages(struct rig *r)
 static const struct spoiled spoiled_options[] = {
 	BAD(size_0, DHS_ERR_ARGUMENT, "size", NULL),
 	BAD(size_4, DHS_ERR_ARGUMENT, "size", NULL),
-	BAD(size_small, DHS_ERR_ARGUMENT, "size", "104"),
+	BAD(size_small, DHS_ERR_ARGUMENT, "size", "120"),
 	BAD(flags, DHS_ERR_ARGUMENT, "flags", NULL),
 	BAD(device, DHS_ERR_ARGUMENT, "device", "DHS_CONTEXT_DEVICE"),
 	BAD(flags_high, DHS_ERR_ARGUMENT, "flags", NULL),
@@ -122,6 +131,10 @@ static const struct spoiled spoiled_options[] = {
 	BAD(host_rows_wraps, ANY_ERROR, "host_rows", NULL),
 	BAD(host_rows_full, DHS_ERR_ARGUMENT, "host_rows", NULL),
 	{ "full, no pages", spoil_full_no_pages, DHS_ERR_ARGUMENT, "device_pages", "1", true },
+	BAD(refill_low, DHS_ERR_ARGUMENT, "refill_high", "7"),
+	BAD(refill_low_high, DHS_ERR_ARGUMENT, "refill_high", "4294967295"),
+	BAD(refill_high, DHS_ERR_ARGUMENT, "refill_high", "5"), /* refill_low is a session's pages */
+	BAD(refill_zero, DHS_ERR_ARGUMENT, "refill_high", "1"),
 	BAD(layout, DHS_ERR_ARGUMENT, "layout", NULL),
 };
 
@@ -679,6 +692,7 @@ START_TEST(test_context_calls)
 	dhs_required required = DHS_INIT(dhs_required);
 	dhs_stats stats = DHS_INIT(dhs_stats);
 	dhs_place place = DHS_INIT(dhs_place);
+	static uint64_t blank[512]; /* no context, or no more */
 	dhs_context *context = NULL;
 
 	world_open(&w);
@@ -690,6 +704,9 @@ START_TEST(test_context_calls)
 	refused(&w, dhs_context_stats(w.rig.context, NULL), DHS_ERR_ARGUMENT, "stats", NULL);
 	refused(&w, dhs_context_wait(NULL), DHS_ERR_ARGUMENT, "context", NULL);
 	refused(&w, dhs_context_wait(w.rig.context), DHS_ERR_PENDING, NULL, NULL);
+	refused(&w, dhs_context_advance(NULL), DHS_ERR_ARGUMENT, "context", "NULL");
+	refused(&w, dhs_context_advance((dhs_context *)(void *)blank), DHS_ERR_ARGUMENT, "context",
+	        "dead");
 	refused(&w, dhs_context_place(NULL, 0, 0, &place), DHS_ERR_ARGUMENT, "context", NULL);
 	refused(&w, dhs_context_place(w.rig.context, 3, 0, &place), DHS_ERR_ARGUMENT, "layer", "3");
 	refused(&w, dhs_context_place(w.rig.context, UINT32_MAX, 0, &place), DHS_ERR_ARGUMENT, "layer",

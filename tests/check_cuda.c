@@ -297,10 +297,13 @@ static void calls_while_closed(struct engine *e, dhs_step step[2])
 	int32_t slots[40];
 	int passed, resident;
 
+	ck_good(dhs_context_advance(e->context));
 	ck_good(begin(e, &step[0]));
 	ck_good(dhs_step_all_resident(e->batch, &resident));
 	enqueue_step(e, e->length, false);
 	settle(e, step[0]);
+	ck_good(dhs_context_advance(e->context));
+	ck_good(dhs_context_advance(e->context));
 	ck_good(dhs_session_evict(e->context, e->session[1], &fence));
 	ck_good(dhs_fence_query(e->context, fence, &passed));
 	ck_assert_int_eq(passed, 0);
@@ -313,10 +316,13 @@ static void calls_while_closed(struct engine *e, dhs_step step[2])
 	ck_good(dhs_session_get_info(e->context, other, &info));
 	ck_good(begin(e, &step[1]));
 	enqueue_step(e, e->length, false);
+	ck_good(dhs_context_advance(e->context));
 	ck_good(dhs_session_destroy(e->context, other));
 	settle(e, step[1]);
 	ck_good(dhs_context_stats(e->context, &stats));
 	ck_assert_uint_eq(stats.flow_waits, 0);
+	ck_assert_uint_eq(stats.ticks, 4);
+	ck_assert_uint_gt(stats.refilled_pages, 0);
 }
 
 static void abort_while_closed(struct engine *e)
@@ -427,11 +433,15 @@ static void *work(void *arg)
 	while (!atomic_load(&w->stop)) {
 		memset(e.session, 0, sizeof(e.session));
 		memset(e.length, 0, sizeof(e.length));
+		e.options.policy =
+			atomic_load(&w->played) % 2 == 0 ? DHS_POLICY_FIXED : DHS_POLICY_ADAPTIVE;
 		engine_open(&e);
 		for (uint32_t i = 0; i < SESSIONS; i++)
 			engine_prefill(&e, i, 200);
 		play(&e, 3, &dice);
 		ck_good(dhs_session_evict(e.context, e.session[0], NULL));
+		for (uint32_t i = 0; i < 3; i++)
+			ck_good(dhs_context_advance(e.context));
 		play(&e, 3, &dice);
 		engine_close(&e);
 		atomic_fetch_add(&w->played, 1);
@@ -456,6 +466,7 @@ START_TEST(test_capture_beside_a_thread)
 		ck_good(device_capture_begin(&e.device, e.stream));
 		ck_clean(dhs_step_begin(e.batch, NULL, 0, sizeof(dhs_step_entry), e.stream, &step),
 		         DHS_ERR_CAPTURING);
+		ck_good(dhs_context_advance(e.context));
 		enqueue_step(&e, e.length, true);
 		ck_good(device_capture_end(&e.device, e.stream, &graph));
 		ck_good(begin(&e, &step));
@@ -974,6 +985,7 @@ static void call_lost(struct engine *e, dhs_step open)
 	LOST(dhs_step_abort(e->context, open));
 	LOST(begin(e, &step));
 	LOST(dhs_context_wait(e->context));
+	LOST(dhs_context_advance(e->context));
 	LOST(dhs_session_create(e->context, NULL, &session));
 	LOST(dhs_session_extend(e->context, e->session[0], 8, e->stream, slots));
 	LOST(dhs_session_evict(e->context, e->session[1], &fence));

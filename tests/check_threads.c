@@ -25,8 +25,11 @@ static const char *watch_stats(struct watch *watch, dhs_stats *before)
 		return "a torn snapshot";
 	if (s.host_rows_used > s.host_rows)
 		return "too many host rows";
+	if (s.pages_coming > s.pages_resident)
+		return "too many pages on their way";
 	if (s.steps < before->steps || s.page_hits < before->page_hits ||
-	    s.steps_settled < before->steps_settled || s.misses < before->misses)
+	    s.steps_settled < before->steps_settled || s.misses < before->misses ||
+	    s.ticks < before->ticks || s.refilled_pages < before->refilled_pages)
 		return "a counter that went back";
 	if (s.steps_settled + s.steps_aborted > s.steps)
 		return "a step settled before it was begun";
@@ -77,6 +80,8 @@ static void work_open(struct work *w, uint64_t seed, dhs_host *host)
 	w->rig.host = host;
 	w->rig.shared_host = host != NULL;
 	w->rig.options.device_pages = 48;
+	w->rig.options.flags |= DHS_CONTEXT_REFILL;
+	w->rig.options.link_bytes = 1 << 20;
 	rig_open(&w->rig);
 	for (uint32_t i = 0; i < 3; i++)
 		history_open(&w->rig, &w->history[i]);
@@ -94,6 +99,7 @@ static void work_step(struct work *w)
 	history_prefill(&w->rig, h, dice_below(&w->dice, 12));
 	if (dice_below(&w->dice, 5) == 0)
 		ck_good(dhs_session_evict(w->rig.context, h->id, NULL));
+	ck_good(dhs_context_advance(w->rig.context));
 	turn_open(&turn, &w->table);
 	for (uint32_t e = 0; e < 3; e++)
 		turn_add(&turn, &w->history[e], 2, 2, dice_below(&w->dice, 3));
@@ -114,6 +120,7 @@ static void work_close(struct work *w)
 		history_verify(&w->table, &w->history[i]);
 	rig_sync(&w->rig);
 	ck_good(dhs_context_wait(w->rig.context));
+	ck_assert_uint_gt(rig_stats(&w->rig).ticks, 0);
 	table_close(&w->table);
 	rig_close(&w->rig);
 }

@@ -69,6 +69,7 @@ struct model *model_new(const struct model_config *c)
 	m->session = model_memory(m, c->max_sessions * sizeof(void *));
 	m->holder = model_memory(m, c->device_pages * sizeof(void *));
 	m->index = model_memory(m, c->max_sessions * sizeof *m->index);
+	m->coming = model_memory(m, c->device_pages * sizeof *m->coming);
 	for (m->indices = 0; m->indices < c->max_sessions; m->indices++)
 		m->index[m->indices].number = m->indices;
 	m->host_frees = c->host_pages;
@@ -237,13 +238,39 @@ static void take_back(struct model *m, struct model_session *s, uint32_t p)
 	s->copied[p] = m->config.page_rows;
 }
 
+uint32_t model_comings(const struct model *m, const struct model_session *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->comings; i++)
+		n += !s || m->coming[i].session == s;
+	return n;
+}
+
+/* Pages on their way to a session, or to all, are free again. */
+static uint32_t call_off(struct model *m, const struct model_session *s)
+{
+	struct model_readers none = { { NULL, NULL } };
+	uint32_t kept = 0, all = m->comings;
+
+	for (uint32_t i = 0; i < all; i++)
+		if (s && m->coming[i].session != s) {
+			m->coming[kept++] = m->coming[i];
+		} else {
+			m->coming[i].page->released = 1;
+			put_one(m->free, &m->frees, none);
+		}
+	m->comings = kept;
+	return all - kept;
+}
+
 /* The page that ages under adaptive stays; another takes its place among the
  * session's own. */
 static void replace(struct model *m, struct model_session *s)
 {
 	uint32_t p = 0;
 
-	if (count_ready(m->free, m->frees)) {
+	if (count_ready(m->free, m->frees) || call_off(m, NULL)) {
 		put_one(s->spare, &s->spares, take_one(m->free, &m->frees));
 		return;
 	}
@@ -397,6 +424,8 @@ void model_pages(const struct model *m, dhs_stats *stats)
 		stats->pages_resident += session_pages(s) - required_pages(m, s);
 		host_owned += s->host_pages;
 	}
+	stats->pages_coming = m->comings;
+	stats->pages_resident += m->comings;
 	stats->pages_staging = m->stats.pages_staging;
 	stats->sessions = m->sessions;
 	stats->batches = m->batches;
@@ -441,7 +470,7 @@ unsigned model_may_create(struct model *m, uint64_t reserve)
 		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
 	if (!full(m))
 		codes |= host_codes(m, pages);
-	if (need > m->frees + all_optional(m, 0))
+	if (need > m->frees + all_optional(m, 0) + m->comings)
 		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
 	return codes ? codes : MODEL_CODE(0);
 }
@@ -480,7 +509,8 @@ static struct model_session *new_session(struct model *m, uint64_t reserve)
 static void make_room(struct model *m, uint32_t pages)
 {
 	while (m->frees < pages)
-		give_history(m, richest(m, 0));
+		if (!call_off(m, NULL))
+			give_history(m, richest(m, 0));
 }
 
 struct model_session *model_create(struct model *m, uint64_t reserve, dhs_session handle)
@@ -557,9 +587,9 @@ static uint32_t extend_need(const struct model *m, const struct model_session *s
 
 static unsigned device_codes(const struct model *m, uint32_t need)
 {
-	if (need <= count_ready(m->free, m->frees) + all_optional(m, 1))
+	if (need <= count_ready(m->free, m->frees) + all_optional(m, 1) + m->comings)
 		return 0;
-	if (need <= m->frees + all_optional(m, 0))
+	if (need <= m->frees + all_optional(m, 0) + m->comings)
 		return MODEL_CODE(DHS_ERR_PENDING);
 	return MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
 }
@@ -590,7 +620,8 @@ void model_extend(struct model *m, struct model_session *s, uint32_t rows)
 
 	age(m, s);
 	while (map_need(m, s, bound) > s->spares + count_ready(m->free, m->frees))
-		give_history(m, richest(m, 1));
+		if (!call_off(m, NULL))
+			give_history(m, richest(m, 1));
 	drop_hot(m, s);
 	grow(m, s, bound);
 	s->device_rows = s->settled;
@@ -651,6 +682,7 @@ static void cancel(struct model *m, struct model_session *s)
 void model_truncate(struct model *m, struct model_session *s, uint64_t rows)
 {
 	cancel(m, s);
+	call_off(m, s);
 	s->settled = rows;
 	s->device_rows = rows;
 	s->drop_from = smaller(s->drop_from, rows);
@@ -665,6 +697,7 @@ uint32_t model_evict(struct model *m, struct model_session *s)
 {
 	uint32_t pages;
 
+	call_off(m, s);
 	age(m, s);
 	pages = optional_pages(s);
 	give_history(m, s);
@@ -674,6 +707,7 @@ uint32_t model_evict(struct model *m, struct model_session *s)
 void model_destroy(struct model *m, struct model_session *s)
 {
 	cancel(m, s);
+	call_off(m, s);
 	unmap_from(s, 0);
 	while (s->hot_pages) {
 		struct model_readers r = s->hot_page_readers[--s->hot_pages];
@@ -707,11 +741,13 @@ void model_lend(struct model *m, const int32_t *pages, size_t count)
 
 size_t model_may_take(const struct model *m)
 {
-	return count_ready(m->free, m->frees);
+	return count_ready(m->free, m->frees) + m->comings;
 }
 
 int model_take(struct model *m, const int32_t *pages, size_t count)
 {
+	if (count > count_ready(m->free, m->frees))
+		call_off(m, NULL);
 	for (size_t i = 0; i < count; i++) {
 		if (!model_see_page(m, &m->engine, pages[i]))
 			return 0;
@@ -720,13 +756,95 @@ int model_take(struct model *m, const int32_t *pages, size_t count)
 	return 1;
 }
 
+/* ---- the scheduler ------------------------------------------------------------ */
+
+static uint32_t lacks(const struct model *m, const struct model_session *s)
+{
+	return s->history - optional_pages(s) - model_comings(m, s);
+}
+
+static struct model_session *next_session(const struct model *m)
+{
+	struct model_session *best = NULL;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		struct model_session *s = m->session[i];
+
+		if (s && !s->failed && lacks(m, s) && (!best || lacks(m, s) < lacks(m, best)))
+			best = s;
+	}
+	return best;
+}
+
+static int comes(const struct model *m, const struct model_session *s, uint32_t p)
+{
+	for (uint32_t i = 0; i < m->comings; i++)
+		if (m->coming[i].session == s && m->coming[i].p == p)
+			return 1;
+	return 0;
+}
+
+static void land(struct model *m)
+{
+	uint32_t n = 0;
+
+	for (; n < m->comings && m->coming[n].tick + 2 <= m->stats.ticks; n++) {
+		m->coming[n].session->table[m->coming[n].p] = m->coming[n].page;
+		m->stats.refilled_pages++;
+	}
+	m->comings -= n;
+	memmove(m->coming, m->coming + n, m->comings * sizeof *m->coming);
+}
+
+static uint64_t pages_in_tick(struct model *m, uint64_t fetched)
+{
+	uint64_t layers = 0, used = fetched - m->fetched;
+
+	m->fetched = fetched;
+	for (uint32_t g = 0; g < m->config.groups; g++)
+		layers += m->config.group_layers[g];
+	if (used >= m->config.link_bytes)
+		return 0;
+	return (m->config.link_bytes - used) / (layers * m->config.page_rows * m->config.row_bytes);
+}
+
+void model_advance(struct model *m, uint64_t fetched)
+{
+	struct model_session *s = NULL;
+	uint64_t most, layers = 0;
+
+	m->stats.ticks++;
+	if (!adaptive(m))
+		return;
+	for (uint32_t g = 0; g < m->config.groups; g++)
+		layers += m->config.group_layers[g];
+	land(m);
+	most = pages_in_tick(m, fetched);
+	if (count_ready(m->free, m->frees) >= m->config.refill_high)
+		m->filling = 1;
+	for (; m->filling && most; most--) {
+		uint32_t p;
+
+		s = s && lacks(m, s) ? s : next_session(m);
+		if (!s || count_ready(m->free, m->frees) <= m->config.refill_low) {
+			m->filling = 0;
+			return;
+		}
+		for (p = s->history - 1; s->table[p] || comes(m, s, p); p--)
+			;
+		take_one(m->free, &m->frees);
+		m->coming[m->comings++] = (struct model_coming){ s, p, m->stats.ticks, new_page(m) };
+		m->stats.refill_bytes += layers * m->config.page_rows * m->config.row_bytes;
+	}
+}
+
 /* ---- batches ------------------------------------------------------------------ */
 
 unsigned model_may_batch(const struct model *m, uint32_t staging_pages)
 {
 	if (m->config.behind && staging_pages)
 		return 0; /* nothing is right then */
-	if (staging_pages > m->frees + all_optional(m, 0))
+	if (staging_pages > m->frees + all_optional(m, 0) + m->comings)
 		return MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
 	return MODEL_CODE(0);
 }

@@ -45,6 +45,8 @@ struct model_config {
 	uint32_t host_pages;
 	int engine_pool;
 	int behind; /* staging lies behind the pool, and takes none of its pages */
+	uint64_t link_bytes;
+	uint32_t refill_low, refill_high;
 	uint32_t reserved_pages;
 };
 
@@ -195,8 +197,20 @@ struct model_index {
 	struct model_readers readers;
 };
 
+/* A page of history on its way back to the device. */
+struct model_coming {
+	struct model_session *session;
+	uint32_t p;
+	uint64_t tick;
+	struct model_page *page;
+};
+
 struct model {
 	struct model_config config;
+	struct model_coming *coming; /* oldest first */
+	uint32_t comings;
+	int filling;
+	uint64_t fetched;    /* by the last tick */
 	uint32_t hot_pages;  /* of a session */
 	uint32_t tail_pages; /* of a session */
 	uint32_t max_pages;  /* of a session's history */
@@ -255,6 +269,10 @@ void model_destroy(struct model *m, struct model_session *s);
 void model_lend(struct model *m, const int32_t *pages, size_t count);
 size_t model_may_take(const struct model *m);
 int model_take(struct model *m, const int32_t *pages, size_t count);
+
+/* A tick; `fetched` is what the library has taken over of fetched bytes. */
+void model_advance(struct model *m, uint64_t fetched);
+uint32_t model_comings(const struct model *m, const struct model_session *s);
 
 unsigned model_may_batch(const struct model *m, uint32_t staging_pages);
 struct model_batch *model_batch_create(struct model *m, const dhs_batch_options *o,

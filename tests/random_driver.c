@@ -260,7 +260,8 @@ struct round {
 
 struct totals {
 	uint64_t calls, rounds, steps, misses, victims, staged, mirrored, backed_up, truncates, aborts;
-	uint64_t refusals, reorderings, page_hits, hot_hits, repeats, bad_rows, reloads, evicted;
+	uint64_t refusals, reorderings, page_hits, hot_hits, repeats, bad_rows, reloads, evicted,
+		refilled;
 	uint64_t order_errors, rows_checked, pendings, mismatches, graphs, flow_waits;
 };
 
@@ -1340,6 +1341,16 @@ static void choose_policy(struct model_config *c)
 	c->reserved_pages = c->engine_pool ? 0 : below(4);
 }
 
+/* Rooms of no, few and many pages, and links that misses fill now and then. */
+static void choose_refill(struct model_config *c, const struct shape *s)
+{
+	uint64_t page = (uint64_t)s->layers * c->page_rows * c->row_bytes;
+
+	c->link_bytes = chance(10) ? below((uint32_t)page) : page * between(1, 30);
+	c->refill_low = chance(30) ? 0 : below(c->device_pages / 4 + 2);
+	c->refill_high = c->refill_low + (chance(30) ? 0 : below(c->device_pages / 4 + 2));
+}
+
 static void choose_shape(struct round *r)
 {
 	struct model_config *c = &r->config;
@@ -1363,6 +1374,7 @@ static void choose_shape(struct round *r)
 	choose_pools(c, s);
 	if (c->engine_pool)
 		c->device_pages += 2;
+	choose_refill(c, s);
 	s->streams = chance(15) ? 1 : between(2, MOST_STREAMS);
 	s->device_seed = chance(8) ? 0 : random64() | 1;
 }
@@ -1424,6 +1436,10 @@ static void fill_options(struct round *r, dhs_context_options *o, dhs_layout *la
 	o->hot_rows = c->hot_rows;
 	o->tail_rows = c->tail_rows;
 	o->flags = c->tail_rows == 0 ? DHS_CONTEXT_TAIL_ROWS : 0;
+	o->flags |= DHS_CONTEXT_REFILL;
+	o->link_bytes = c->link_bytes;
+	o->refill_low = c->refill_low;
+	o->refill_high = c->refill_high;
 	if (!c->engine_pool && !c->behind)
 		o->flags |= DHS_CONTEXT_POOL_STAGING;
 	o->reserved_pages = c->reserved_pages;
@@ -1645,6 +1661,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("pages_required", got->pages_required, want.pages_required);
 	SAME("pages_resident", got->pages_resident, want.pages_resident);
 	SAME("pages_staging", got->pages_staging, want.pages_staging);
+	SAME("pages_coming", got->pages_coming, want.pages_coming);
 	SAME("staging_bytes", got->staging_bytes, staging_bytes());
 	SAME("sessions", got->sessions, want.sessions);
 	SAME("batches", got->batches, want.batches);
@@ -1684,6 +1701,9 @@ static void verify(void)
 	SAME("steps_settled", got.steps_settled, want->steps_settled);
 	SAME("steps_aborted", got.steps_aborted, want->steps_aborted);
 	SAME("evicted_pages", got.evicted_pages, want->evicted_pages);
+	SAME("ticks", got.ticks, want->ticks);
+	SAME("refilled_pages", got.refilled_pages, want->refilled_pages);
+	SAME("refill_bytes", got.refill_bytes, want->refill_bytes);
 	SAME("refusals", got.refusals, want->refusals);
 	for (uint32_t i = 0; i < R->config.max_sessions; i++)
 		if (R->model->session[i])
@@ -1926,16 +1946,29 @@ static struct fence *evict(struct model_session *s)
 {
 	dhs_fence fence = 99;
 	int with_fence = chance(80);
-	uint32_t pages;
+	uint32_t pages, coming;
 
 	say("evict session %u", s->serial);
 	told(dhs_session_evict(R->context, s->handle, with_fence ? &fence : NULL), MODEL_CODE(0));
+	coming = model_comings(R->model, s);
 	pages = model_evict(R->model, s);
 	if (!with_fence)
 		return NULL;
-	if (!pages)
+	if (!pages && !coming)
 		SAME("the fence of an evict without pages", fence, 0);
 	return remember_fence(fence, pages ? s->last : NULL);
+}
+
+static void act_tick(void)
+{
+	dhs_stats stats = DHS_INIT(dhs_stats);
+
+	for (uint32_t n = between(1, 3); n; n--) {
+		say("advance");
+		must(dhs_context_stats(R->context, &stats));
+		told(dhs_context_advance(R->context), MODEL_CODE(0));
+		model_advance(R->model, stats.fetched_bytes);
+	}
 }
 
 static void act_evict(void)
@@ -3763,12 +3796,12 @@ static const struct {
 	void (*act)(void);
 	uint32_t weight;
 } actions[] = {
-	{ act_advance, 300 }, { act_begin, 130 },        { act_settle, 60 },   { act_create, 30 },
-	{ act_extend, 40 },   { act_commit_rows, 50 },   { act_truncate, 30 }, { act_evict, 12 },
-	{ act_destroy, 10 },  { act_batch, 12 },         { act_capture, 4 },   { act_fence, 12 },
-	{ act_wait, 4 },      { act_sync, 6 },           { act_stream, 1 },    { act_wrong, 25 },
-	{ act_mismatch, 1 },  { act_turnover, 12 },      { act_recall, 14 },   { act_handover, 6 },
-	{ act_sweep, 1 },     { act_default_stream, 1 },
+	{ act_advance, 300 }, { act_begin, 130 },      { act_settle, 60 },        { act_create, 30 },
+	{ act_extend, 40 },   { act_commit_rows, 50 }, { act_truncate, 30 },      { act_evict, 12 },
+	{ act_tick, 90 },     { act_destroy, 10 },     { act_batch, 12 },         { act_capture, 4 },
+	{ act_fence, 12 },    { act_wait, 4 },         { act_sync, 6 },           { act_stream, 1 },
+	{ act_wrong, 25 },    { act_mismatch, 1 },     { act_turnover, 12 },      { act_recall, 14 },
+	{ act_handover, 6 },  { act_sweep, 1 },        { act_default_stream, 1 },
 };
 
 static void act(void)
@@ -3832,6 +3865,7 @@ static void add_totals(struct totals *t)
 	t->bad_rows += s->bad_rows;
 	t->reloads += s->reload_rows;
 	t->evicted += s->evicted_pages;
+	t->refilled += s->refilled_pages;
 	t->order_errors += s->order_errors;
 	t->flow_waits += got.flow_waits;
 }
@@ -3923,11 +3957,11 @@ static void print_totals(void)
 	printf("# page hits %" PRIu64 ", hot hits %" PRIu64 ", repeats %" PRIu64 ", bad rows %" PRIu64
 	       ", rows checked %" PRIu64 "\n",
 	       totals.page_hits, totals.hot_hits, totals.repeats, totals.bad_rows, totals.rows_checked);
-	printf("# evicted pages %" PRIu64 ", reloaded rows %" PRIu64 ", order errors %" PRIu64
-	       ", pending %" PRIu64 ", mismatches %" PRIu64 ", graphs %" PRIu64 ", flow waits %" PRIu64
-	       "\n",
-	       totals.evicted, totals.reloads, totals.order_errors, totals.pendings, totals.mismatches,
-	       totals.graphs, totals.flow_waits);
+	printf("# evicted pages %" PRIu64 ", refilled pages %" PRIu64 ", reloaded rows %" PRIu64
+	       ", order errors %" PRIu64 ", pending %" PRIu64 ", mismatches %" PRIu64
+	       ", graphs %" PRIu64 ", flow waits %" PRIu64 "\n",
+	       totals.evicted, totals.refilled, totals.reloads, totals.order_errors, totals.pendings,
+	       totals.mismatches, totals.graphs, totals.flow_waits);
 }
 
 static int lines, failed;
@@ -3952,6 +3986,7 @@ static int report(void)
 	enough("staged rows", totals.staged);
 	enough("rows mirrored by commits", totals.mirrored);
 	enough("rows backed up by reclaim", totals.backed_up);
+	enough("pages refilled", totals.refilled);
 	enough("truncates", totals.truncates);
 	enough("aborts", totals.aborts);
 	enough("refusals", totals.refusals);

@@ -197,8 +197,9 @@ enum {
 enum {
 	DHS_CONTEXT_TAIL_ROWS = 1,   /* tail_rows counts though it is 0 */
 	DHS_CONTEXT_DEVICE = 2,      /* device counts, also as 0 */
-	DHS_CONTEXT_POOL_STAGING = 4 /* library-owned pool: staging is made of its pages, as in an
+	DHS_CONTEXT_POOL_STAGING = 4, /* library-owned pool: staging is made of its pages, as in an
 	                                engine's; each layer's memory is an allocation of its own */
+	DHS_CONTEXT_REFILL = 8       /* link_bytes, refill_low and refill_high count, also as 0 */
 };
 
 typedef struct dhs_context_options {
@@ -225,6 +226,11 @@ typedef struct dhs_context_options {
 	int32_t device;            /* cuda: which GPU (see flags); else the current one */
 	uint32_t max_staging_rows; /* library-owned pool: addresses behind it for staging rows of
 	                              all batches; 0: 2 * max_sessions * min(max_rows, 32,768) */
+	uint64_t link_bytes;       /* host to device in a tick, misses and refill together;
+	                              0 (see flags): 64 MiB */
+	uint32_t refill_low;       /* free pages at which refill ends and, */
+	uint32_t refill_high;      /* at least refill_low, from which on it begins; 0 (see flags):
+	                              one and two sessions' required pages */
 } dhs_context_options;
 
 /* What a context or a batch takes, exactly. */
@@ -255,7 +261,8 @@ typedef struct dhs_stats {
 	uint32_t pages_free;      /* ready, or ready once recorded work has passed */
 	uint32_t pages_draining;  /* free once a begun step is settled */
 	uint32_t pages_required;  /* hot caches and tails of sessions; under full: all theirs */
-	uint32_t pages_resident;  /* optional: history on the device, prefill not yet aged */
+	uint32_t pages_resident;  /* optional: history on the device or on its way, prefill not yet
+	                             aged */
 	uint32_t pages_staging;   /* of batches; 0 where their staging lies behind the pool */
 	uint32_t sessions;
 	uint32_t batches;
@@ -285,6 +292,11 @@ typedef struct dhs_stats {
 	uint64_t order_errors;    /* told on the device: a second commit, a fetch without plan */
 	uint64_t flow_waits;      /* begins that had to wait for the device */
 	uint64_t staging_bytes;   /* device memory of batches' staging behind the pool */
+	uint64_t ticks;           /* calls of dhs_context_advance */
+	uint64_t refilled_pages;  /* optional pages that came back */
+	uint64_t refill_bytes;    /* host to device, by dhs_context_advance */
+	uint32_t pages_coming;    /* of pages_resident: on their way */
+	uint32_t reserved;
 } dhs_stats;
 
 /* ---- context ------------------------------------------------------------- */
@@ -307,6 +319,12 @@ DHS_API int dhs_context_stats(dhs_context *context, dhs_stats *stats);
  * counters.  DHS_ERR_PENDING while a step is begun and neither settled nor
  * aborted. */
 DHS_API int dhs_context_wait(dhs_context *context);
+
+/* One tick of the scheduler: brings history back that was taken from the device, a few pages
+ * at a time, when there is room (adaptive only).  Call it once a step, or so.  A page that is
+ * issued in one tick is its session's from the second tick after it and that session's next
+ * begin on.  Enqueues on a stream of the library, and waits for nothing. */
+DHS_API int dhs_context_advance(dhs_context *context);
 
 /* Where segment `segment` of layer `layer` lies in the pool: row r of slot s
  * is at base + (s / page_rows) * page_stride + (s % page_rows) * row_stride. */
