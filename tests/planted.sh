@@ -38,24 +38,10 @@ rule_of()
 	sed -n "/^fault $1 /,/^rule /s/^rule //p" "$faults"
 }
 
-# Prints the file $2 with fault $1 in it.  Its lines must stand there exactly once,
-# so that a fault does not outlive the code that it is about.
+# Prints the file $2 with fault $1 in it.
 plant_rule()
 {
-	awk -v name="$1" '
-	FNR == NR && $1 == "fault" { here = $2 == name; next }
-	FNR == NR && here && /^[- ]/ { old = old substr($0, 2) "\n" }
-	FNR == NR && here && /^[+ ]/ { new = new substr($0, 2) "\n" }
-	FNR == NR { next }
-	{ text = text $0 "\n" }
-	END {
-		text = "\n" text
-		at = index(text, "\n" old)
-		rest = substr(text, at + 1)
-		if (old == "" || !at || index(rest, "\n" old))
-			exit 1
-		printf "%s%s%s", substr(text, 2, at - 1), new, substr(rest, length(old) + 1)
-	}' "$faults" "$2"
+	awk -v name="$1" -f "$tests/plant.awk" "$faults" "$2"
 }
 
 # The waits of a file: calls, in lines that are indented, of functions that make a

@@ -21,23 +21,10 @@ cuda=$(dirname "$(dirname "$NVCC")")
 work=$(mktemp -d) || exit
 trap 'rm -rf "$work"' EXIT
 
-# Prints the file $2 with fault $1 in it; its lines must stand there exactly once.
+# Prints the file $2 with fault $1 in it.
 plant()
 {
-	awk -v name="$1" '
-	FNR == NR && $1 == "fault" { here = $2 == name; next }
-	FNR == NR && here && /^[- ]/ { old = old substr($0, 2) "\n" }
-	FNR == NR && here && /^[+ ]/ { new = new substr($0, 2) "\n" }
-	FNR == NR { next }
-	{ text = text $0 "\n" }
-	END {
-		text = "\n" text
-		at = index(text, "\n" old)
-		rest = substr(text, at + 1)
-		if (old == "" || !at || index(rest, "\n" old))
-			exit 1
-		printf "%s%s%s", substr(text, 2, at - 1), new, substr(rest, length(old) + 1)
-	}' "$faults" "$2"
+	awk -v name="$1" -f "$top/tests/plant.awk" "$faults" "$2"
 }
 
 # compile SOURCE: to the name that the build has for its object.
