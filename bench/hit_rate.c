@@ -211,10 +211,12 @@ static void print_file(const struct options *o)
 {
 	for (uint32_t group = 0;; group++) {
 		struct wanted wanted = { 0, group, TRACE_MOST_PLACES / sizes[SIZES - 1] };
+		struct trace_refusal why;
 		struct trace t;
 		uint32_t from;
 
-		trace_read(&t, o->selections, &wanted);
+		if (trace_read(&t, o->selections, &wanted, &why))
+			bench_die("%s", why.text);
 		if (!t.plans && group)
 			return;
 		if (t.plans < 2)

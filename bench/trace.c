@@ -5,7 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,105 +61,150 @@ struct reader {
 	ssize_t length;
 	uint32_t number; /* of the line */
 	char *at;
+	int32_t *rows; /* of a line: room for the largest */
+	struct trace_refusal *why;
 };
 
+static int refuse(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int refuse(struct reader *r, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(r->why->text, sizeof(r->why->text), format, args);
+	va_end(args);
+	return -1;
+}
+
+/* 1, or 0 at the end of the file. */
 static int next_line(struct reader *r)
 {
 	r->number++;
 	r->length = getline(&r->line, &r->room, r->file);
 	if (r->length < 0 && ferror(r->file))
-		bench_die("%s:%u: %s", r->path, r->number, strerror(errno));
+		return refuse(r, "%s:%u: %s", r->path, r->number, strerror(errno));
 	r->at = r->line;
 	return r->length >= 0;
 }
 
-static int64_t next_number(struct reader *r, int64_t least, int64_t most)
+static int next_number(struct reader *r, int32_t least, int32_t most, int32_t *number)
 {
 	char *end;
 	int64_t n = strtoll(r->at, &end, 10);
 
 	if (end == r->at || n < least || n > most || (*end && !isspace((unsigned char)*end)))
-		bench_die("%s:%u: no number from %" PRId64 " to %" PRId64 " at column %td", r->path,
-		          r->number, least, most, r->at - r->line + 1);
+		return refuse(r, "%s:%u: no number from %d to %d at column %td", r->path, r->number, least,
+		              most, r->at - r->line + 1);
 	r->at = end;
-	return n;
+	*number = (int32_t)n;
+	return 0;
 }
 
-static void end_line(struct reader *r)
+static int end_line(struct reader *r)
 {
 	r->at += strspn(r->at, " \t\r\n");
 	if (r->at != r->line + r->length)
-		bench_die("%s:%u: more than the line should have, from column %td on", r->path, r->number,
-		          r->at - r->line + 1);
+		return refuse(r, "%s:%u: more than the line should have, from column %td on", r->path,
+		              r->number, r->at - r->line + 1);
+	return 0;
 }
 
-/* The first line; returns top_k. */
-static uint32_t read_title(struct reader *r, uint32_t most_top_k)
+/* The first line. */
+static int read_title(struct reader *r, uint32_t most_top_k, uint32_t *top_k)
 {
 	static const char title[] = "selections 1 ";
-	uint32_t top_k;
+	int32_t n;
+	int rc = next_line(r);
 
-	if (!next_line(r) || strncmp(r->line, title, strlen(title)) != 0)
-		bench_die("%s: not what decode --selections writes", r->path);
+	if (rc < 0)
+		return rc;
+	if (!rc || strncmp(r->line, title, strlen(title)) != 0)
+		return refuse(r, "%s: not what decode --selections writes", r->path);
 	r->at += strlen(title);
-	top_k = (uint32_t)next_number(r, 1, INT32_MAX);
-	if (top_k > most_top_k)
-		bench_die("%s:%u: top-k is %u; at most %u, as the library has hot caches of up to %d "
-		          "places",
-		          r->path, r->number, top_k, most_top_k, TRACE_MOST_PLACES);
-	end_line(r);
-	return top_k;
+	if (next_number(r, 1, INT32_MAX, &n))
+		return -1;
+	*top_k = (uint32_t)n;
+	if (*top_k > most_top_k)
+		return refuse(r,
+		              "%s:%u: top-k is %u; at most %u, as the library has hot caches of up to %d "
+		              "places",
+		              r->path, r->number, *top_k, most_top_k, TRACE_MOST_PLACES);
+	return end_line(r);
 }
 
-static uint32_t read_queries(struct reader *r, uint32_t length)
-{
-	uint32_t queries = (uint32_t)next_number(r, 1, INT32_MAX);
+/* What a line begins with. */
+struct line {
+	int32_t step, group, session, length, queries;
+};
 
-	if (queries > TRACE_MOST_QUERIES)
-		bench_die("%s:%u: %u queries; the library takes at most %d of a session in a step", r->path,
-		          r->number, queries, TRACE_MOST_QUERIES);
-	if (length > TRACE_MOST_ROWS - queries)
-		bench_die("%s:%u: %u rows and %u new ones; a session of the library has at most %d",
-		          r->path, r->number, length, queries, TRACE_MOST_ROWS);
-	return queries;
+static int read_start(struct reader *r, struct line *l)
+{
+	if (next_number(r, 0, INT32_MAX, &l->step) || next_number(r, 0, INT32_MAX, &l->group) ||
+	    next_number(r, 0, INT32_MAX, &l->session) || next_number(r, 0, INT32_MAX, &l->length) ||
+	    next_number(r, 1, INT32_MAX, &l->queries))
+		return -1;
+	if (l->queries > TRACE_MOST_QUERIES)
+		return refuse(r, "%s:%u: %d queries; the library takes at most %d of a session in a step",
+		              r->path, r->number, l->queries, TRACE_MOST_QUERIES);
+	if (l->length > TRACE_MOST_ROWS - l->queries)
+		return refuse(r, "%s:%u: %d rows and %d new ones; a session of the library has at most %d",
+		              r->path, r->number, l->length, l->queries, TRACE_MOST_ROWS);
+	return 0;
 }
 
-/* All lines are checked, the wanted ones kept; `rows` has room for the largest. */
-static void read_line(struct trace *t, struct reader *r, const struct wanted *wanted, int32_t *rows)
+/* All lines are checked, the wanted ones kept. */
+static int read_line(struct trace *t, struct reader *r, const struct wanted *wanted)
 {
-	uint32_t group, session, length, queries;
+	struct line l;
 
-	next_number(r, 0, INT32_MAX); /* the step */
-	group = (uint32_t)next_number(r, 0, INT32_MAX);
-	session = (uint32_t)next_number(r, 0, INT32_MAX);
-	length = (uint32_t)next_number(r, 0, INT32_MAX);
-	queries = read_queries(r, length);
-	for (size_t i = 0; i < (size_t)queries * t->top_k; i++)
-		rows[i] = (int32_t)next_number(r, -1, INT32_MAX);
-	end_line(r);
-	if (group != wanted->group || session != wanted->session)
-		return;
-	if (t->plans && trace_end(t) != length)
-		bench_die("%s:%u: a step from %u rows on, after one to %u", r->path, r->number, length,
-		          trace_end(t));
-	trace_add(t, length, queries, rows);
+	if (read_start(r, &l))
+		return -1;
+	for (size_t i = 0; i < (size_t)l.queries * t->top_k; i++)
+		if (next_number(r, -1, INT32_MAX, &r->rows[i]))
+			return -1;
+	if (end_line(r))
+		return -1;
+	if ((uint32_t)l.group != wanted->group || (uint32_t)l.session != wanted->session)
+		return 0;
+	if (t->plans && trace_end(t) != (uint32_t)l.length)
+		return refuse(r, "%s:%u: a step from %d rows on, after one to %u", r->path, r->number,
+		              l.length, trace_end(t));
+	trace_add(t, (uint32_t)l.length, (uint32_t)l.queries, r->rows);
+	return 0;
 }
 
-void trace_read(struct trace *t, const char *path, const struct wanted *wanted)
+static int read_lines(struct trace *t, struct reader *r, const struct wanted *wanted)
 {
-	struct reader r = { .path = path, .file = fopen(path, "r") };
-	int32_t *rows;
+	int rc = read_title(r, wanted->most_top_k, &t->top_k);
+
+	if (rc)
+		return rc;
+	r->rows = bench_zeros((uint64_t)TRACE_MOST_QUERIES * t->top_k, sizeof(*r->rows));
+	while ((rc = next_line(r)) > 0) {
+		rc = read_line(t, r, wanted);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+int trace_read(struct trace *t, const char *path, const struct wanted *wanted,
+               struct trace_refusal *why)
+{
+	struct reader r = { .path = path, .file = fopen(path, "r"), .why = why };
+	int rc;
 
 	*t = (struct trace){ 0 };
 	if (!r.file)
-		bench_die("%s: %s", path, strerror(errno));
-	t->top_k = read_title(&r, wanted->most_top_k);
-	rows = bench_zeros((uint64_t)TRACE_MOST_QUERIES * t->top_k, sizeof(*rows));
-	while (next_line(&r))
-		read_line(t, &r, wanted, rows);
-	free(rows);
+		return refuse(&r, "%s: %s", path, strerror(errno));
+	rc = read_lines(t, &r, wanted);
+	if (rc)
+		trace_free(t);
+	free(r.rows);
 	free(r.line);
 	fclose(r.file);
+	return rc;
 }
 
 /* ---- overlap ------------------------------------------------------------------------- */

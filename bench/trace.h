@@ -40,10 +40,16 @@ struct wanted {
 	uint32_t session, group, most_top_k;
 };
 
-/* What `examples/decode --selections` wrote of one session and group.  Exits if any line of the
- * file is not as examples/decode/record.h says, or is more than the library takes; without plans
- * where it has no such group. */
-void trace_read(struct trace *trace, const char *path, const struct wanted *wanted);
+/* Why a file is refused, in words that name it and the line. */
+struct trace_refusal {
+	char text[256];
+};
+
+/* What `examples/decode --selections` wrote of one session and group; without plans where it has
+ * no such group.  -1, and no trace, if any line of the file is not as examples/decode/record.h
+ * says, or is more than the library takes. */
+int trace_read(struct trace *trace, const char *path, const struct wanted *wanted,
+               struct trace_refusal *why);
 
 /* Share of a plan's rows that the plan before selected, too: of plans from `from` on. */
 struct overlap {

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 void bench_die(const char *format, ...)
 {
@@ -17,8 +16,7 @@ void bench_die(const char *format, ...)
 	vfprintf(stderr, format, args);
 	va_end(args);
 	fputc('\n', stderr);
-	/* At once: what is allocated goes with the process, and no leak checker is to mind. */
-	_exit(2);
+	exit(2);
 }
 
 void *bench_zeros(uint64_t count, uint64_t size)
