@@ -272,6 +272,7 @@ static void drop_references(dhs_context *context)
 		dhs_work_unref(context, &s->last);
 		dhs_work_unref(context, &s->written);
 		dhs_work_unref(context, &s->copies);
+		dhs_work_unref(context, &s->saving);
 	}
 	for (uint32_t i = 0; i < context->refill.count; i++)
 		dhs_work_unref(context, &context->refill.coming[i].work);

@@ -77,6 +77,8 @@ struct dhs_context {
 	struct dhs_session_table sessions;
 	dhs_stream copy_stream;
 
+	uint32_t unbacked; /* pages of history on the device without a whole host copy */
+
 	/* Page copies to the host that a call has gathered and not yet enqueued. */
 	struct dhs_copy *copy; /* [device_pages] */
 	uint32_t copies;
@@ -150,6 +152,14 @@ static inline uint64_t dhs_handle(const dhs_context *context, enum dhs_kind kind
 /* DHS_OK if the handle is of this kind and context. */
 int dhs_handle_check(const char *call, const char *name, const dhs_context *context,
                      enum dhs_kind kind, uint64_t handle);
+
+/* Of all layers. */
+static inline uint64_t dhs_page_bytes(const dhs_context *context)
+{
+	const struct dhs_geometry *g = &context->world.geometry;
+
+	return (uint64_t)g->page_rows * g->row_bytes * g->layers;
+}
 
 static inline uint32_t dhs_min_u32(uint32_t a, uint32_t b)
 {

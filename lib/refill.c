@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The libdhisparse authors */
 
+#include "backup.h"
 #include "residency.h"
 
 int dhs_refill_init(dhs_context *context, uint32_t pages)
@@ -9,13 +10,6 @@ int dhs_refill_init(dhs_context *context, uint32_t pages)
 	if (!context->refill.coming)
 		return dhs_fail(DHS_ERR_HOST_MEMORY, "device_pages: no memory for the pages on their way");
 	return DHS_OK;
-}
-
-static uint64_t page_bytes(const dhs_context *context)
-{
-	const struct dhs_geometry *g = &context->world.geometry;
-
-	return (uint64_t)g->page_rows * g->row_bytes * g->layers;
 }
 
 static void land(dhs_context *context, const struct dhs_coming *c)
@@ -107,7 +101,7 @@ static uint64_t budget(dhs_context *context)
 	uint64_t fetched = context->totals.fetched_bytes - r->fetched;
 
 	r->fetched = context->totals.fetched_bytes;
-	return fetched < r->link_bytes ? (r->link_bytes - fetched) / page_bytes(context) : 0;
+	return fetched < r->link_bytes ? (r->link_bytes - fetched) / dhs_page_bytes(context) : 0;
 }
 
 /* Gathers copies in context->copy; how many. */
@@ -167,7 +161,7 @@ static int refill(dhs_context *context, struct dhs_work *work)
 		dhs_work_cancel(context, work);
 		return DHS_OK;
 	}
-	context->totals.refill_bytes += n * page_bytes(context);
+	context->totals.refill_bytes += n * dhs_page_bytes(context);
 	rc = wait_for_both(context, n);
 	if (rc == DHS_OK)
 		rc = context->ops->copy(context->device, &context->world, DHS_COPY_TO_DEVICE, context->copy,
@@ -178,23 +172,39 @@ static int refill(dhs_context *context, struct dhs_work *work)
 	return rc;
 }
 
+/* What a tick of the adaptive policy does; its works are there before anything changes. */
+static int tick(dhs_context *context)
+{
+	struct dhs_work *work, *backup;
+	int rc = dhs_work_new(context, context->copy_stream, &work);
+
+	if (rc)
+		return rc;
+	rc = dhs_backup_new(context, &backup);
+	if (rc) {
+		dhs_work_cancel(context, work);
+		return rc;
+	}
+	context->refill.tick++;
+	land_old(context);
+	rc = refill(context, work);
+	if (rc == DHS_OK)
+		rc = dhs_backup_tick(context, backup);
+	return rc ? dhs_context_lose(context, "dhs_context_advance", rc) : DHS_OK;
+}
+
 int dhs_context_advance(dhs_context *context)
 {
-	struct dhs_work *work;
 	int rc = dhs_context_check("dhs_context_advance", context);
 
 	if (rc)
 		return rc;
 	context->works.call++;
-	if (context->policy == DHS_POLICY_ADAPTIVE) {
-		rc = dhs_work_new(context, context->copy_stream, &work);
-		if (rc)
-			return rc;
-		context->refill.tick++;
-		land_old(context);
-		rc = refill(context, work);
-	}
+	if (context->policy == DHS_POLICY_ADAPTIVE)
+		rc = tick(context);
+	if (rc && !context->lost)
+		return rc;
 	context->totals.ticks++;
 	dhs_stats_publish(context);
-	return rc ? dhs_context_lose(context, "dhs_context_advance", rc) : DHS_OK;
+	return rc;
 }

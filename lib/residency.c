@@ -25,24 +25,34 @@ static void put_page(dhs_context *context, struct dhs_session_state *s, int32_t 
 		dhs_pool_release(context, page);
 }
 
-/* Gathers the copy of what of logical page p has no host copy yet. */
-static struct dhs_work *back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p,
-                                struct dhs_work *copy)
+int dhs_residency_backed_up(const dhs_context *context, const struct dhs_session_state *s,
+                            uint32_t p)
+{
+	return context->backup == DHS_BACKUP_EAGER || s->backed[p] == page_rows(context);
+}
+
+/* Logical page p is, or is no longer, history on the device without a whole host copy. */
+static void count_unbacked(dhs_context *context, struct dhs_session_state *s, uint32_t p, int more)
+{
+	if (dhs_residency_backed_up(context, s, p))
+		return;
+	s->unbacked += (uint32_t)more;
+	context->unbacked += (uint32_t)more;
+}
+
+void dhs_residency_back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p)
 {
 	uint32_t done = s->backed[p];
 	uint32_t rows = page_rows(context) - done;
 
-	if (!copy || !rows)
-		return NULL;
 	context->copy[context->copies++] = (struct dhs_copy){
 		.page = s->page[p], .host_page = s->host[p], .first = done, .rows = rows
 	};
+	count_unbacked(context, s, p, -1);
 	s->backed[p] = page_rows(context);
-	dhs_work_set(context, &s->copies, copy);
 	context->totals.backup_rows += rows;
 	context->totals.backup_bytes +=
 		(uint64_t)rows * context->world.geometry.row_bytes * context->world.geometry.layers;
-	return copy;
 }
 
 /* Of two works of the library's stream, which is in order. */
@@ -51,15 +61,26 @@ static struct dhs_work *later(struct dhs_work *a, struct dhs_work *b)
 	return !a || (b && b->number > a->number) ? b : a;
 }
 
+/* From here on the session's next begin waits for what ticks copied of its pages, too. */
+static void join_saving(dhs_context *context, struct dhs_session_state *s)
+{
+	dhs_work_set(context, &s->copies, later(s->copies, s->saving));
+	dhs_work_unref(context, &s->saving);
+}
+
 /* Takes a page of history from the device, its host copy made sure of. */
 static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
                  struct dhs_work *copy)
 {
 	int32_t page = s->page[p];
-	struct dhs_work *copied = back_up(context, s, p, copy);
 
-	/* A refill may still write it: its session waits for that when it begins. */
-	dhs_after_set(context, &context->pool.page[page].after, s->last, later(copied, s->copies));
+	if (!dhs_residency_backed_up(context, s, p)) {
+		dhs_residency_back_up(context, s, p);
+		dhs_work_set(context, &s->copies, copy);
+	}
+	join_saving(context, s);
+	/* A copy may still read it, or a refill write it. */
+	dhs_after_set(context, &context->pool.page[page].after, s->last, s->copies);
 	s->page[p] = -1;
 	s->resident--;
 	s->refill_from = dhs_max_u32(s->refill_from, p + 1);
@@ -124,6 +145,7 @@ void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct
 		}
 		s->tail_used--;
 		s->resident++;
+		count_unbacked(context, s, p, 1);
 		if (context->policy == DHS_POLICY_FIXED)
 			drop(context, s, p, copy);
 		else
@@ -306,14 +328,19 @@ static void lower_first_tail(dhs_context *context, struct dhs_session_state *s, 
 {
 	uint32_t target = history_pages(context, rows);
 
+	/* Pages that are written again: copies of them may still run. */
+	if (s->first_tail > target)
+		join_saving(context, s);
 	while (s->first_tail > target) {
 		uint32_t p = --s->first_tail;
 
 		if (p < s->extent && s->page[p] >= 0) {
+			count_unbacked(context, s, p, -1);
 			s->resident--;
 			s->tail_used++;
 		}
 	}
+	s->backup_from = dhs_min_u32(s->backup_from, s->first_tail);
 }
 
 static void cut_pages(dhs_context *context, struct dhs_session_state *s, uint32_t extent)
@@ -354,9 +381,9 @@ void dhs_residency_cut(dhs_context *context, struct dhs_session_state *s, uint32
 {
 	uint32_t pages = dhs_ceil_div(rows, page_rows(context));
 
+	lower_first_tail(context, s, rows);
 	for (uint32_t p = rows / page_rows(context); p < s->extent; p++)
 		s->backed[p] = p < pages ? dhs_min_u32(s->backed[p], rows % page_rows(context)) : 0;
-	lower_first_tail(context, s, rows);
 	cut_pages(context, s, pages);
 	cut_host_pages(context, s, pages);
 }
@@ -364,7 +391,7 @@ void dhs_residency_cut(dhs_context *context, struct dhs_session_state *s, uint32
 int dhs_residency_copy_new(dhs_context *context, struct dhs_work **copy)
 {
 	*copy = NULL;
-	if (context->backup != DHS_BACKUP_RECLAIM)
+	if (context->backup == DHS_BACKUP_EAGER)
 		return DHS_OK;
 	return dhs_work_new(context, context->copy_stream, copy);
 }
@@ -374,7 +401,7 @@ static int wait_for_writers(dhs_context *context, struct dhs_work *copy)
 {
 	for (uint32_t i = 0; i < context->max_sessions; i++) {
 		struct dhs_session_state *s = &context->sessions.session[i];
-		int rc = s->live && s->copies == copy
+		int rc = s->live && (s->copies == copy || s->saving == copy)
 		             ? dhs_work_wait(context, s->written, context->copy_stream)
 		             : DHS_OK;
 

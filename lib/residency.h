@@ -22,6 +22,12 @@ void dhs_residency_land(dhs_context *context, struct dhs_session_state *s, uint3
 /* Pages that now lie below settled - tail_rows become history. */
 void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy);
 
+/* Whether logical page p, of history, has a whole host copy, or a copy on its way there. */
+int dhs_residency_backed_up(const dhs_context *context, const struct dhs_session_state *s,
+                            uint32_t p);
+/* Gathers the copy of what of logical page p has none yet. */
+void dhs_residency_back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p);
+
 /* All optional pages of the session go back to the pool; how many. */
 uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
                              struct dhs_work *copy);

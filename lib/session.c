@@ -162,6 +162,7 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 	s->extension = 0;
 	s->coming = 0;
 	s->refill_from = UINT32_MAX;
+	s->unbacked = s->backup_from = 0;
 	take_pages(context, s->hot, g->hot_pages);
 	take_pages(context, s->spare, s->keep);
 	s->spares = s->keep;
@@ -536,10 +537,10 @@ int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fenc
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_evict", context, session, 0, &s);
-	/* Refills may still write its pages: these are free behind what the library's stream has
-	 * by now. */
+	/* Refills may still write its pages, and copies read them: these are free behind what the
+	 * library's stream has by now. */
 	coming = rc == DHS_OK ? s->coming : 0;
-	if (rc == DHS_OK && (coming || s->copies))
+	if (rc == DHS_OK && (coming || s->copies || s->saving))
 		rc = dhs_work_new(context, context->copy_stream, &behind);
 	if (rc == DHS_OK)
 		rc = dhs_residency_copy_new(context, &copy);

@@ -29,7 +29,7 @@ struct dhs_session_state {
 
 	int32_t *page;    /* [max_pages] pool page, -1: not on the device */
 	int32_t *host;    /* [max_pages] host page, -1 none */
-	uint32_t *backed; /* [max_pages] rows of a page that a reclaim has copied (not eager) */
+	uint32_t *backed; /* [max_pages] rows of a page that are copied, or being so (not eager) */
 	uint8_t *on_way;  /* [max_pages] 1: on its way */
 	int32_t *hot;     /* [hot_pages] */
 	int32_t *spare;   /* [max_pages + tail_pages] a stack */
@@ -43,6 +43,8 @@ struct dhs_session_state {
 	uint32_t tail_used;     /* pages from first_tail on that are on the device */
 	uint32_t coming;        /* pages of history on their way to the device */
 	uint32_t refill_from;   /* history from here on is on the device or on its way */
+	uint32_t unbacked;      /* of resident: without a whole host copy */
+	uint32_t backup_from;   /* none of these lies below */
 	uint32_t host_pages;    /* owned: [0, host_pages) of host */
 	uint32_t host_ready;    /* of these, waited for: [0, host_ready) */
 	uint32_t reserve_pages; /* host pages owned at least */
@@ -53,6 +55,8 @@ struct dhs_session_state {
 	struct dhs_work *written; /* last one whose rows are settled: what backup waits for */
 	struct dhs_work *copies;  /* last backup of its pages, or refill of one that has landed,
 	                             until a begin waited for it */
+	struct dhs_work *saving;  /* last copy by a tick of pages that stay: what takes or cuts one
+	                             moves it to copies, no begin waits for it before */
 
 	uint64_t seen;      /* the last begin that named it: tells a session named twice */
 	uint64_t begun_in;  /* number of the last step it stood in */

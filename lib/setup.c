@@ -92,11 +92,11 @@ static int check_choices(const char *call, dhs_context_options *o)
 		                             DHS_POLICY_FULL);
 	if (rc == DHS_OK)
 		rc = dhs_options_check_range(call, "backup", o->backup, DHS_BACKUP_EAGER,
-		                             DHS_BACKUP_RECLAIM);
-	if (rc == DHS_OK && o->backup == DHS_BACKUP_RECLAIM && o->policy != DHS_POLICY_ADAPTIVE)
+		                             DHS_BACKUP_BACKGROUND);
+	if (rc == DHS_OK && o->backup != DHS_BACKUP_EAGER && o->policy != DHS_POLICY_ADAPTIVE)
 		rc = dhs_fail(DHS_ERR_UNSUPPORTED,
-		              "%s: options->backup is DHS_BACKUP_RECLAIM; only policy adaptive has it",
-		              call);
+		              "%s: options->backup is DHS_BACKUP_%s; only policy adaptive has it", call,
+		              o->backup == DHS_BACKUP_RECLAIM ? "RECLAIM" : "BACKGROUND");
 	return rc;
 }
 

@@ -20,6 +20,7 @@ static void page_gauges(const dhs_context *context, struct dhs_stats *s)
 	s->pages_draining = context->pool.draining.count;
 	s->pages_staging = staging;
 	s->pages_coming = context->refill.count;
+	s->pages_unbacked = context->unbacked;
 	owned = context->pool.pages - s->pages_reserved - s->pages_free - s->pages_draining - staging;
 	s->pages_required = context->policy == DHS_POLICY_FULL ? owned : sessions * required;
 	s->pages_resident = owned - s->pages_required;

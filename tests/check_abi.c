@@ -174,7 +174,7 @@ START_TEST(test_stats_struct)
 		AT(dhs_stats, refilled_pages, 240),
 		AT(dhs_stats, refill_bytes, 248),
 		AT(dhs_stats, pages_coming, 256),
-		AT(dhs_stats, reserved, 260),
+		AT(dhs_stats, pages_unbacked, 260),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));
@@ -256,6 +256,7 @@ START_TEST(test_values)
 		VALUE(DHS_BACKUP_DEFAULT, 0),
 		VALUE(DHS_BACKUP_EAGER, 1),
 		VALUE(DHS_BACKUP_RECLAIM, 2),
+		VALUE(DHS_BACKUP_BACKGROUND, 3),
 		VALUE(DHS_CONTEXT_TAIL_ROWS, 1),
 		VALUE(DHS_CONTEXT_DEVICE, 2),
 		VALUE(DHS_CONTEXT_POOL_STAGING, 4),

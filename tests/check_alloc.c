@@ -111,7 +111,7 @@ static void alloc_open(struct alloc *a, uint32_t which, uint64_t seed, bool on)
 	a->which = which;
 	rig_default(rig);
 	rig->options.policy = DHS_POLICY_ADAPTIVE;
-	rig->options.backup = DHS_BACKUP_RECLAIM;
+	rig->options.backup = seed % 2 ? DHS_BACKUP_BACKGROUND : DHS_BACKUP_RECLAIM;
 	host.seed = seed;
 	host.allocator = &rig->host_memory.allocator;
 	TRY_ALL(a, dhs_host_create(&host, &made));

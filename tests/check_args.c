@@ -39,7 +39,7 @@ SPOIL(flags_high, r->options.flags = 0x80000001)
 SPOIL(backend, r->options.backend = 77)
 SPOIL(policy, r->options.policy = 4)
 SPOIL(policy_high, r->options.policy = UINT32_MAX)
-SPOIL(backup, r->options.backup = 3)
+SPOIL(backup, r->options.backup = 4)
 SPOIL(max_sessions, r->options.max_sessions = 65537)
 SPOIL(max_sessions_high, r->options.max_sessions = UINT32_MAX)
 SPOIL(max_rows_0, r->options.max_rows = 0)
@@ -87,6 +87,12 @@ static void spoil_reclaim_full(struct rig *r)
 	r->options.backup = DHS_BACKUP_RECLAIM;
 }
 
+static void spoil_background_fixed(struct rig *r)
+{
+	r->options.policy = DHS_POLICY_FIXED;
+	r->options.backup = DHS_BACKUP_BACKGROUND;
+}
+
 static void spoil_full_no_pages(struct rig *r)
 {
 	r->options.policy = DHS_POLICY_FULL;
@@ -107,6 +113,7 @@ static const struct spoiled spoiled_options[] = {
 	BAD(backup, DHS_ERR_ARGUMENT, "backup", NULL),
 	BAD(reclaim_fixed, DHS_ERR_UNSUPPORTED, "backup", NULL),
 	BAD(reclaim_full, DHS_ERR_UNSUPPORTED, "backup", NULL),
+	BAD(background_fixed, DHS_ERR_UNSUPPORTED, "backup", "BACKGROUND"),
 	BAD(max_sessions, DHS_ERR_ARGUMENT, "max_sessions", "65536"),
 	BAD(max_sessions_high, DHS_ERR_ARGUMENT, "max_sessions", "65536"),
 	BAD(max_rows_0, DHS_ERR_ARGUMENT, "max_rows", "1073741824"),

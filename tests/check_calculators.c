@@ -105,7 +105,7 @@ static void roll_options(struct rig *rig, struct dice *dice)
 	roll_groups(rig, dice);
 	roll_segments(rig, dice);
 	o->policy = dice_below(dice, 4);
-	o->backup = o->policy < 2 ? dice_below(dice, 3) : 0;
+	o->backup = o->policy < 2 ? dice_below(dice, 4) : 0;
 	o->max_sessions = 1 + dice_below(dice, 20);
 	o->max_rows = 1 + dice_below(dice, 3000);
 	o->max_new_rows = 1 + dice_below(dice, 10);

@@ -27,6 +27,8 @@ static const char *watch_stats(struct watch *watch, dhs_stats *before)
 		return "too many host rows";
 	if (s.pages_coming > s.pages_resident)
 		return "too many pages on their way";
+	if (s.pages_unbacked > s.pages_resident)
+		return "too many pages without a copy";
 	if (s.steps < before->steps || s.page_hits < before->page_hits ||
 	    s.steps_settled < before->steps_settled || s.misses < before->misses ||
 	    s.ticks < before->ticks || s.refilled_pages < before->refilled_pages)
@@ -80,6 +82,7 @@ static void work_open(struct work *w, uint64_t seed, dhs_host *host)
 	w->rig.host = host;
 	w->rig.shared_host = host != NULL;
 	w->rig.options.device_pages = 48;
+	w->rig.options.backup = seed % 2 ? DHS_BACKUP_BACKGROUND : DHS_BACKUP_EAGER;
 	w->rig.options.flags |= DHS_CONTEXT_REFILL;
 	w->rig.options.link_bytes = 1 << 20;
 	rig_open(&w->rig);

@@ -188,6 +188,21 @@ static uint32_t optional_pages(const struct model_session *s)
 	return pages_on_device(s, 0, s->history);
 }
 
+static int lacks_copy(const struct model *m, const struct model_session *s, uint32_t p)
+{
+	return !m->config.eager && s->table[p] && s->copied[p] < m->config.page_rows;
+}
+
+/* Pages of history on the device that are not whole in host memory. */
+static uint32_t pages_to_copy(const struct model *m, const struct model_session *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t p = 0; p < s->history; p++)
+		n += (uint32_t)lacks_copy(m, s, p);
+	return n;
+}
+
 /* Tail pages, prefill and spares. */
 static uint32_t working_pages(const struct model_session *s)
 {
@@ -422,6 +437,7 @@ void model_pages(const struct model *m, dhs_stats *stats)
 			continue;
 		stats->pages_required += required_pages(m, s);
 		stats->pages_resident += session_pages(s) - required_pages(m, s);
+		stats->pages_unbacked += pages_to_copy(m, s);
 		host_owned += s->host_pages;
 	}
 	stats->pages_coming = m->comings;
@@ -796,30 +812,29 @@ static void land(struct model *m)
 	memmove(m->coming, m->coming + n, m->comings * sizeof *m->coming);
 }
 
-static uint64_t pages_in_tick(struct model *m, uint64_t fetched)
+static uint64_t bytes_of_page(const struct model *m)
 {
-	uint64_t layers = 0, used = fetched - m->fetched;
+	uint64_t layers = 0;
 
-	m->fetched = fetched;
 	for (uint32_t g = 0; g < m->config.groups; g++)
 		layers += m->config.group_layers[g];
-	if (used >= m->config.link_bytes)
-		return 0;
-	return (m->config.link_bytes - used) / (layers * m->config.page_rows * m->config.row_bytes);
+	return layers * m->config.page_rows * m->config.row_bytes;
 }
 
-void model_advance(struct model *m, uint64_t fetched)
+static uint64_t pages_in_tick(struct model *m, uint64_t fetched)
+{
+	uint64_t used = fetched - m->fetched;
+
+	m->fetched = fetched;
+	if (used >= m->config.link_bytes)
+		return 0;
+	return (m->config.link_bytes - used) / bytes_of_page(m);
+}
+
+static void refill(struct model *m, uint64_t most)
 {
 	struct model_session *s = NULL;
-	uint64_t most, layers = 0;
 
-	m->stats.ticks++;
-	if (!adaptive(m))
-		return;
-	for (uint32_t g = 0; g < m->config.groups; g++)
-		layers += m->config.group_layers[g];
-	land(m);
-	most = pages_in_tick(m, fetched);
 	if (count_ready(m->free, m->frees) >= m->config.refill_high)
 		m->filling = 1;
 	for (; m->filling && most; most--) {
@@ -834,8 +849,51 @@ void model_advance(struct model *m, uint64_t fetched)
 			;
 		take_one(m->free, &m->frees);
 		m->coming[m->comings++] = (struct model_coming){ s, p, m->stats.ticks, new_page(m) };
-		m->stats.refill_bytes += layers * m->config.page_rows * m->config.row_bytes;
+		m->stats.refill_bytes += bytes_of_page(m);
 	}
+}
+
+/* The session with most optional pages, of those that have something to copy. */
+static struct model_session *to_copy_first(const struct model *m)
+{
+	struct model_session *best = NULL;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		struct model_session *s = m->session[i];
+
+		if (s && !s->failed && pages_to_copy(m, s) &&
+		    (!best || optional_pages(s) > optional_pages(best)))
+			best = s;
+	}
+	return best;
+}
+
+static void copy_history(struct model *m)
+{
+	uint64_t most = m->config.link_bytes / bytes_of_page(m);
+
+	for (; most; most--) {
+		struct model_session *s = to_copy_first(m);
+		uint32_t p = 0;
+
+		if (!s)
+			return;
+		while (!lacks_copy(m, s, p))
+			p++;
+		m->stats.backup_rows += m->config.page_rows - s->copied[p];
+		s->copied[p] = m->config.page_rows;
+	}
+}
+
+void model_advance(struct model *m, uint64_t fetched)
+{
+	m->stats.ticks++;
+	if (!adaptive(m))
+		return;
+	land(m);
+	refill(m, pages_in_tick(m, fetched));
+	if (m->config.background)
+		copy_history(m);
 }
 
 /* ---- batches ------------------------------------------------------------------ */

@@ -31,6 +31,7 @@
 struct model_config {
 	uint32_t policy; /* a DHS_POLICY_..., not the default */
 	int eager;
+	int background; /* and not eager: ticks copy history */
 	uint32_t max_sessions;
 	uint32_t max_rows;
 	uint32_t max_new_rows;
@@ -101,7 +102,7 @@ struct model_session {
 	uint32_t history;          /* pages that have aged */
 	uint32_t mapped;           /* pages that exist, on the device or in host memory only */
 	struct model_page **table; /* NULL: host memory only */
-	uint32_t *copied;          /* rows of each page, from its first on, with a copy by reclaim */
+	uint32_t *copied; /* rows of each page, from its first on, with a copy that no commit made */
 	uint32_t spares;
 	struct model_readers *spare;
 	uint32_t hot_pages;

@@ -261,7 +261,7 @@ struct round {
 struct totals {
 	uint64_t calls, rounds, steps, misses, victims, staged, mirrored, backed_up, truncates, aborts;
 	uint64_t refusals, reorderings, page_hits, hot_hits, repeats, bad_rows, reloads, evicted,
-		refilled;
+		refilled, ticked;
 	uint64_t order_errors, rows_checked, pendings, mismatches, graphs, flow_waits;
 };
 
@@ -1336,6 +1336,7 @@ static void choose_policy(struct model_config *c)
 
 	c->policy = dice < 58 ? DHS_POLICY_ADAPTIVE : dice < 90 ? DHS_POLICY_FIXED : DHS_POLICY_FULL;
 	c->eager = c->policy != DHS_POLICY_ADAPTIVE || chance(40);
+	c->background = !c->eager && chance(50);
 	c->engine_pool = chance(45);
 	c->behind = !c->engine_pool && chance(60);
 	c->reserved_pages = c->engine_pool ? 0 : below(4);
@@ -1429,7 +1430,10 @@ static void fill_options(struct round *r, dhs_context_options *o, dhs_layout *la
 	o->backend = r->device.backend;
 	o->policy = c->policy == DHS_POLICY_ADAPTIVE && chance(50) ? 0 : c->policy;
 	if (c->policy == DHS_POLICY_ADAPTIVE)
-		o->backup = c->eager ? chance(50) ? 0 : DHS_BACKUP_EAGER : DHS_BACKUP_RECLAIM;
+		o->backup = c->background ? DHS_BACKUP_BACKGROUND
+		            : !c->eager   ? DHS_BACKUP_RECLAIM
+		            : chance(50)  ? DHS_BACKUP_DEFAULT
+		                          : DHS_BACKUP_EAGER;
 	o->max_sessions = c->max_sessions;
 	o->max_rows = c->max_rows;
 	o->max_new_rows = c->max_new_rows;
@@ -1662,6 +1666,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("pages_resident", got->pages_resident, want.pages_resident);
 	SAME("pages_staging", got->pages_staging, want.pages_staging);
 	SAME("pages_coming", got->pages_coming, want.pages_coming);
+	SAME("pages_unbacked", got->pages_unbacked, want.pages_unbacked);
 	SAME("staging_bytes", got->staging_bytes, staging_bytes());
 	SAME("sessions", got->sessions, want.sessions);
 	SAME("batches", got->batches, want.batches);
@@ -1964,10 +1969,13 @@ static void act_tick(void)
 	dhs_stats stats = DHS_INIT(dhs_stats);
 
 	for (uint32_t n = between(1, 3); n; n--) {
+		uint64_t rows = R->model->stats.backup_rows;
+
 		say("advance");
 		must(dhs_context_stats(R->context, &stats));
 		told(dhs_context_advance(R->context), MODEL_CODE(0));
 		model_advance(R->model, stats.fetched_bytes);
+		totals.ticked += R->model->stats.backup_rows - rows;
 	}
 }
 
@@ -3985,7 +3993,8 @@ static int report(void)
 	enough("victims", totals.victims);
 	enough("staged rows", totals.staged);
 	enough("rows mirrored by commits", totals.mirrored);
-	enough("rows backed up by reclaim", totals.backed_up);
+	enough("rows backed up by reclaim or ticks", totals.backed_up);
+	enough("of these, by ticks", totals.ticked);
 	enough("pages refilled", totals.refilled);
 	enough("truncates", totals.truncates);
 	enough("aborts", totals.aborts);

@@ -191,7 +191,10 @@ enum {
 enum {
 	DHS_BACKUP_DEFAULT = 0, /* DHS_BACKUP_EAGER */
 	DHS_BACKUP_EAGER = 1,   /* the commit that keeps a row copies it to the host */
-	DHS_BACKUP_RECLAIM = 2  /* a page is copied when it is taken back (adaptive only) */
+	DHS_BACKUP_RECLAIM = 2, /* a page is copied when it is taken back (adaptive only) */
+	DHS_BACKUP_BACKGROUND = 3 /* dhs_context_advance copies pages of history, a few in a tick;
+	                             one that it has not come to is copied when it is taken back
+	                             (adaptive only) */
 };
 
 enum {
@@ -226,7 +229,8 @@ typedef struct dhs_context_options {
 	int32_t device;            /* cuda: which GPU (see flags); else the current one */
 	uint32_t max_staging_rows; /* library-owned pool: addresses behind it for staging rows of
 	                              all batches; 0: 2 * max_sessions * min(max_rows, 32,768) */
-	uint64_t link_bytes;       /* host to device in a tick, misses and refill together;
+	uint64_t link_bytes;       /* host to device in a tick, misses and refill together, and
+	                              device to host, backup in the background;
 	                              0 (see flags): 64 MiB */
 	uint32_t refill_low;       /* free pages at which refill ends and, */
 	uint32_t refill_high;      /* at least refill_low, from which on it begins; 0 (see flags):
@@ -283,8 +287,8 @@ typedef struct dhs_stats {
 	uint64_t bad_rows;        /* entries outside the history, padding -1 included */
 	uint64_t fetched_bytes;   /* host to device, by fetch */
 	uint64_t mirrored_rows;   /* copied to the host by a commit */
-	uint64_t backup_rows;     /* copied to the host when pages were taken back */
-	uint64_t backup_bytes;    /* device to host, both ways of backup */
+	uint64_t backup_rows;     /* copied to the host when pages were taken back, or by ticks */
+	uint64_t backup_bytes;    /* device to host, all ways of backup */
 	uint64_t reload_rows;     /* copied back because a truncate cut a page on the host */
 	uint64_t evicted_pages;   /* optional pages taken back (adaptive) */
 	uint64_t refusals;        /* session creates, extends and begins refused for lack of room
@@ -296,7 +300,8 @@ typedef struct dhs_stats {
 	uint64_t refilled_pages;  /* optional pages that came back */
 	uint64_t refill_bytes;    /* host to device, by dhs_context_advance */
 	uint32_t pages_coming;    /* of pages_resident: on their way */
-	uint32_t reserved;
+	uint32_t pages_unbacked;  /* of pages_resident: history without a whole host copy, which has
+	                             to be copied before the page can go */
 } dhs_stats;
 
 /* ---- context ------------------------------------------------------------- */
@@ -323,7 +328,8 @@ DHS_API int dhs_context_wait(dhs_context *context);
 /* One tick of the scheduler: brings history back that was taken from the device, a few pages
  * at a time, when there is room (adaptive only).  Call it once a step, or so.  A page that is
  * issued in one tick is its session's from the second tick after it and that session's next
- * begin on.  Enqueues on a stream of the library, and waits for nothing. */
+ * begin on.  With DHS_BACKUP_BACKGROUND it also copies history that has no host copy yet.
+ * Enqueues on a stream of the library, and waits for nothing. */
 DHS_API int dhs_context_advance(dhs_context *context);
 
 /* Where segment `segment` of layer `layer` lies in the pool: row r of slot s
