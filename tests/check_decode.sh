@@ -16,7 +16,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/check_decode.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
 
-plan=39
+plan=49
 test=0
 echo "1..$plan"
 
@@ -144,6 +144,48 @@ ok $? "the same texts"
 host_only=$(number host_only three) misses=$(number misses three)
 [ "${host_only:-0}" -gt 0 ] && [ "${misses:-0}" -gt 0 ]
 ok $? "some rows were only in host memory"
+# Sessions that come and go, in a pool that has room for two thirds of the rows of five of them.
+decode_eight() {
+	run=$1
+	shift
+	decode "$run" --requests 8 --arrive 8 --device-rows 1600 --hot-rows 64 --tail-rows 32 \
+		--page-rows 16 --step-rows 8 --prompt-rows 280 --tokens 60 --json "$@"
+}
+decode_eight eight --check --sessions 5 --progress-steps 50
+ok $? "eight sessions that come and go, adaptive, --check"
+cp "$work/err" "$work/lines"
+evicted=$(number evicted_pages eight) refilled=$(number refilled_pages eight)
+[ "${evicted:-0}" -gt 0 ] && [ "${refilled:-0}" -gt 0 ]
+ok $? "history gave way and came back: $evicted pages evicted, $refilled refilled"
+# Each of them alone, with all rows on the device, its prompt cut from the one of all.
+alone=
+for session in 0 1 2 3 4 5 6 7; do
+	from=$((session * $(wc -c <"$DATA/prompt.txt") / 8))
+	{ tail -c +$((from + 1)) "$DATA/prompt.txt"; head -c $from "$DATA/prompt.txt"; } >"$work/prompt"
+	decode one --prompt "$work/prompt" --policy full --prompt-rows 280 --tokens 60 --json
+	alone=$alone,$(texts one | sed 's/^.//; s/.$//')
+done
+[ "$(texts eight)" = "[${alone#,}]" ]
+ok $? "each of the eight texts is that of the session alone, all resident"
+# A line every 50 steps and one at the end, whose pages are those of the pool.
+told=$(awk -v steps="$(number steps eight)" '
+	{ line = $0; good = good && /^step [0-9]*: [0-9]* sessions, pages: / }
+	NR == 1 { good = 1 }
+	{ sum = 0
+	  for (i = 1; i < NF; i++)
+		if ($(i + 1) ~ /^(required|resident|coming|staging|free)[,;]$/) { sum += $i; states++ }
+	  good = good && sum == 100 && $2 == (NR * 50 < steps ? NR * 50 : steps) ":" 
+	  evicted += $(NF - 4); refilled += $(NF - 1) }
+	END { print good, NR - int(steps / 50), states / NR, evicted, refilled }' "$work/lines")
+[ "$told" = "1 1 5 $evicted $refilled" ]
+ok $? "--progress-steps tells pages by state: $told"
+decode_eight late --check --sessions 8 --progress 0.001 --host-seed 7 --device-rows 400 &&
+	same eight late && [ "$(number at_a_time late)" -lt 8 ] && grep -q '^step ' "$work/err"
+ok $? "sessions wait where the pool has no room for one more: $(number at_a_time late) at a time"
+decode some --json --sessions 2 --requests 3 --prompt-rows 40 --tokens 7 --selections "$work/selections"
+[ "$(awk 'NR > 1 && $4 == 0 { printf "%d ", $3 }' "$work/selections")" = "0 1 0 1 2 2 " ]
+ok $? "--selections tells sessions by their number"
+
 decode warm_full --json --policy full --prompt-rows 600 --tokens 60 --temperature 0.9 --seed 5
 decode warm --json --policy fixed --hot-rows 64 --prompt-rows 600 --tokens 60 \
 	--temperature 0.9 --seed 5 --host-seed 3
@@ -169,7 +211,8 @@ checked_cuda() {
 		"--policy adaptive --hot-rows 256 --device-rows 2000" \
 		"--policy fixed --hot-rows 256 --tail-rows 0 --page-rows 7 --step-rows 1" \
 		"--policy fixed --hot-rows 100" "--policy fixed --hot-rows 300 --step-rows 16" \
-		"--policy adaptive --sessions 3 --hot-rows 256 --device-rows 2600 --step-rows 1"; do
+		"--policy adaptive --sessions 3 --hot-rows 256 --device-rows 2600 --step-rows 1" \
+		"--policy adaptive --sessions 3 --requests 5 --arrive 8 --hot-rows 256 --device-rows 2600"; do
 		# shellcheck disable=SC2086 # several options
 		decode out --backend cuda --check --prompt-rows 1200 --tokens 40 $options || {
 			echo "with $options" >>"$work/err"
@@ -199,6 +242,10 @@ head -c 100000 "$DATA/model.dsat" >"$work/short.dsat"
 fails 2 "not a number from" --tokens x
 fails 2 "no 'half'" --policy half
 fails 2 "unrecognized option" --bogus
+fails 2 "--requests: 2, but --sessions is 3" --sessions 3 --requests 2
+fails 2 "--arrive: '-1' is not a number" --arrive -1
+fails 2 "--progress: 'x' is not a number" --progress x
+fails 2 "--progress-steps: '0' is not a number" --progress-steps 0
 fails 2 "--host-seed is of the host backend" --backend cuda --host-seed 1
 fails 2 "No such file" --prompt "$work/none"
 fails 2 "selections: .*No such file" --prompt-rows 9 --selections "$work/none/x"

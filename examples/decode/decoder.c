@@ -11,11 +11,11 @@
 struct decoder {
 	const struct model *m;
 	struct rows *rows;
-	int sessions, max_rows;
-	int length;   /* rows of each session before the step */
-	int new_rows; /* of each session in this step */
-	float **keys; /* [group]: [session][max_rows / LANES][index_width][LANES] */
+	int max_rows;
+	int *length;  /* [seat] rows before the step */
+	float **keys; /* [group]: [seat][max_rows / LANES][index_width][LANES] */
 	size_t session_keys;
+	struct step step;
 
 	/* Of the step's new rows, [session][new_rows] each. */
 	float *x, *h, *query, *kv, *heads, *gate, *up, *logits;
@@ -36,21 +36,21 @@ static float *floats(size_t count, int size)
 	return zeros(count * (size_t)size, sizeof(float));
 }
 
-struct decoder *decoder_open(const struct model *m, struct rows *rows, int sessions, int max_rows,
+struct decoder *decoder_open(const struct model *m, struct rows *rows, int seats, int max_rows,
                              int max_new_rows)
 {
 	struct decoder *d = zeros(1, sizeof(*d));
 	size_t blocks = ((size_t)max_rows + LANES - 1) / LANES;
-	size_t n = (size_t)sessions * (size_t)max_new_rows;
+	size_t n = (size_t)seats * (size_t)max_new_rows;
 
 	d->m = m;
 	d->rows = rows;
-	d->sessions = sessions;
 	d->max_rows = max_rows;
+	d->length = zeros((size_t)seats, sizeof(*d->length));
 	d->session_keys = blocks * (size_t)m->index_width * LANES;
 	d->keys = zeros((size_t)m->groups, sizeof(*d->keys));
 	for (int g = 0; g < m->groups; g++)
-		d->keys[g] = zeros((size_t)sessions * d->session_keys, sizeof(float));
+		d->keys[g] = zeros((size_t)seats * d->session_keys, sizeof(float));
 
 	d->x = floats(n, m->width);
 	d->h = floats(n, m->width);
@@ -84,7 +84,7 @@ void decoder_close(struct decoder *d)
 		d->gate,        d->up,        d->logits,       d->turn,       d->index_turn,
 		d->index_query, d->index_key, d->index_weight, d->selection,  d->count,
 		d->score,       d->bits,      d->latent_query, d->latent_sum, d->tile,
-		d->share
+		d->share,       d->length
 	};
 
 	for (int g = 0; g < d->m->groups; g++)
@@ -95,9 +95,20 @@ void decoder_close(struct decoder *d)
 	free(d);
 }
 
+bool decoder_arrive(struct decoder *d, int seat)
+{
+	d->length[seat] = 0;
+	return d->rows->arrive(d->rows, seat);
+}
+
+void decoder_leave(struct decoder *d, int seat)
+{
+	d->rows->leave(d->rows, seat);
+}
+
 static int positions(const struct decoder *d)
 {
-	return d->sessions * d->new_rows;
+	return d->step.sessions * d->step.new_rows;
 }
 
 /* Computes the layer's new KV rows and writes them, rounded to bfloat16. */
@@ -134,13 +145,13 @@ static void select_rows(struct decoder *d, int layer)
 	for (int i = 0; i < n * heads; i++)
 		d->index_weight[i] *= scale;
 
-	for (int s = 0; s < d->sessions; s++) {
-		float *keys = d->keys[layer / m->group] + (size_t)s * d->session_keys;
-		int first = s * d->new_rows;
+	for (int s = 0; s < d->step.sessions; s++) {
+		int seat = d->step.seat[s], new_rows = d->step.new_rows, first = s * new_rows;
+		float *keys = d->keys[layer / m->group] + (size_t)seat * d->session_keys;
 
 		/* All keys of the step before the first query: a step's rows see each other. */
-		for (int i = first; i < first + d->new_rows; i++) {
-			int position = d->length + i - first;
+		for (int i = first; i < first + new_rows; i++) {
+			int position = d->length[seat] + i - first;
 			float *key = d->index_key + (size_t)i * (size_t)width;
 			float *to = keys + (size_t)(position / LANES) * (size_t)width * LANES;
 
@@ -149,8 +160,8 @@ static void select_rows(struct decoder *d, int layer)
 			for (int k = 0; k < width; k++)
 				to[(size_t)k * LANES + (size_t)(position % LANES)] = key[k];
 		}
-		for (int i = first; i < first + d->new_rows; i++) {
-			int rows = d->length + i - first + 1, k = m->top_k;
+		for (int i = first; i < first + new_rows; i++) {
+			int rows = d->length[seat] + i - first + 1, k = m->top_k;
 			int32_t *selection = d->selection + (size_t)i * (size_t)k;
 			float *query = d->index_query + (size_t)i * (size_t)(heads * width);
 
@@ -255,25 +266,26 @@ static void run_layer(struct decoder *d, int layer)
 	add(d->x, d->h, (size_t)n * width);
 }
 
-const float *decoder_step(struct decoder *d, const uint8_t *tokens, int new_rows)
+const float *decoder_step(struct decoder *d, const struct step *step, const uint8_t *tokens)
 {
 	const struct model *m = d->m;
 	size_t width = (size_t)m->width;
 
-	d->new_rows = new_rows;
+	d->step = *step;
 	for (int i = 0; i < positions(d); i++) {
-		int position = d->length + i % new_rows;
+		int position = d->length[step->seat[i / step->new_rows]] + i % step->new_rows;
 
 		memcpy(d->x + (size_t)i * width, m->embedding + tokens[i] * width, width * sizeof(float));
 		rope_turns(d->turn + (size_t)i * (size_t)m->rotary, position, m->theta, m->rotary);
 		rope_turns(d->index_turn + (size_t)i * (size_t)m->index_width, position, m->theta,
 		           m->index_width);
 	}
-	d->rows->begin(d->rows, new_rows);
+	d->rows->begin(d->rows, step);
 	for (int l = 0; l < m->layers; l++)
 		run_layer(d, l);
 	d->rows->end(d->rows);
-	d->length += new_rows;
+	for (int s = 0; s < step->sessions; s++)
+		d->length[step->seat[s]] += step->new_rows;
 
 	normalize(d, m->nf);
 	matmul(&m->head, positions(d), d->h, width, d->logits, (size_t)m->vocab);

@@ -9,6 +9,9 @@
  *   of each layer group:
  *     dhs_step_resolve   the slots of the rows that the group's indexer selected
  *   dhs_step_end         the new rows are written, keep them
+ *   dhs_context_advance  bring history back, where there is room
+ *
+ * and between steps sessions arrive (dhs_session_create) and leave (dhs_session_destroy).
  *
  * All of these but begin only enqueue work on the engine's stream, and slots, selections and rows
  * are in device memory.  What works on these in an engine are kernels on the same stream: here it
@@ -25,11 +28,12 @@
 
 struct kv {
 	struct rows rows; /* first: a struct rows * of ours is a struct kv * */
-	uint32_t sessions, top_k, new_rows, page_rows;
-	dhs_host *host; /* NULL, or a device of the host backend that runs work late */
+	uint32_t seats, top_k, page_rows;
+	uint32_t sessions, new_rows; /* of the step */
+	dhs_host *host;              /* NULL, or a device of the host backend that runs work late */
 	dhs_context *context;
 	dhs_batch *batch;
-	dhs_session *session;
+	dhs_session *session; /* [seats], 0: empty */
 	dhs_step step;
 	dhs_step_entry *entries;
 	uint32_t *kept;
@@ -44,15 +48,47 @@ void must(int result)
 		die(STATUS_LIBRARY, "%s (%s)", dhs_last_error(), dhs_strerror(result));
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
-static void begin(struct rows *rows, int new_rows)
+static bool others(const struct kv *kv)
+{
+	for (uint32_t s = 0; s < kv->seats; s++)
+		if (kv->session[s])
+			return true;
+	return false;
+}
+
+/* A session's hot cache and tail must be in the pool; history of others gives way to them.  Without
+ * room even so an engine lets the session wait for another one to leave. */
+static bool arrive(struct rows *rows, int seat)
+{
+	struct kv *kv = (struct kv *)rows;
+	int rc = dhs_session_create(kv->context, NULL, &kv->session[seat]);
+
+	if (rc == DHS_ERR_DEVICE_MEMORY && others(kv))
+		return false;
+	must(rc);
+	return true;
+}
+
+static void leave(struct rows *rows, int seat)
 {
 	struct kv *kv = (struct kv *)rows;
 
-	kv->new_rows = (uint32_t)new_rows;
+	must(dhs_session_destroy(kv->context, kv->session[seat]));
+	kv->session[seat] = 0;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static void begin(struct rows *rows, const struct step *step)
+{
+	struct kv *kv = (struct kv *)rows;
+
+	kv->sessions = (uint32_t)step->sessions;
+	kv->new_rows = (uint32_t)step->new_rows;
 	for (uint32_t s = 0; s < kv->sessions; s++) {
-		kv->entries[s].session = kv->session[s];
+		kv->entries[s].session = kv->session[step->seat[s]];
 		kv->entries[s].new_rows = kv->new_rows;
 		kv->entries[s].queries = kv->new_rows;
 		kv->kept[s] = kv->new_rows;
@@ -96,12 +132,15 @@ static void read_rows(struct rows *rows, int layer)
 }
 
 /* The step is done and all its rows are kept, so commit and settle are one call.  The copies to
- * host memory that it enqueues need no wait: the rows stay where they are until they are made. */
+ * host memory that it enqueues need no wait: the rows stay where they are until they are made.
+ * Then history that gave way to other sessions may come back, if there is room again, a few pages
+ * a step. */
 static void end(struct rows *rows)
 {
 	struct kv *kv = (struct kv *)rows;
 
 	must(dhs_step_end(kv->context, kv->step, kv->kept, kv->sessions));
+	must(dhs_context_advance(kv->context));
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -178,7 +217,7 @@ static void create_context(struct kv *kv, const struct model *model, const struc
 static void open_device(struct kv *kv, const struct model *model, uint32_t max_new_rows)
 {
 	dhs_stats stats = DHS_INIT(dhs_stats);
-	struct device_shape shape = { .rows = (size_t)kv->sessions * max_new_rows, .top_k = kv->top_k };
+	struct device_shape shape = { .rows = (size_t)kv->seats * max_new_rows, .top_k = kv->top_k };
 
 	kv->place = zeros((size_t)model->layers, sizeof(*kv->place));
 	for (int l = 0; l < model->layers; l++) {
@@ -195,7 +234,7 @@ struct rows *kv_open(const struct model *model, const struct kv_options *o)
 	struct kv *kv = zeros(1, sizeof(*kv));
 	dhs_batch_options batch = DHS_INIT(dhs_batch_options);
 
-	kv->sessions = o->sessions;
+	kv->seats = o->sessions;
 	kv->top_k = (uint32_t)model->top_k;
 	kv->page_rows = o->page_rows;
 	batch.max_queries = o->max_new_rows;
@@ -204,12 +243,11 @@ struct rows *kv_open(const struct model *model, const struct kv_options *o)
 	open_device(kv, model, o->max_new_rows);
 	must(dhs_batch_create(kv->context, &batch, &kv->batch));
 
-	kv->session = zeros(kv->sessions, sizeof(*kv->session));
-	for (uint32_t s = 0; s < kv->sessions; s++)
-		must(dhs_session_create(kv->context, NULL, &kv->session[s]));
-
-	kv->entries = zeros(kv->sessions, sizeof(*kv->entries));
-	kv->kept = zeros(kv->sessions, sizeof(*kv->kept));
+	kv->session = zeros(kv->seats, sizeof(*kv->session));
+	kv->entries = zeros(kv->seats, sizeof(*kv->entries));
+	kv->kept = zeros(kv->seats, sizeof(*kv->kept));
+	kv->rows.arrive = arrive;
+	kv->rows.leave = leave;
 	kv->rows.begin = begin;
 	kv->rows.write = write_rows;
 	kv->rows.new_numbers = kv->device->new_rows;
@@ -224,8 +262,9 @@ void kv_close(struct rows *rows)
 {
 	struct kv *kv = (struct kv *)rows;
 
-	for (uint32_t s = 0; s < kv->sessions; s++)
-		must(dhs_session_destroy(kv->context, kv->session[s]));
+	for (uint32_t s = 0; s < kv->seats; s++)
+		if (kv->session[s])
+			leave(rows, (int)s);
 	must(dhs_batch_destroy(kv->batch));
 	dhs_context_destroy(kv->context);
 	kv->device->close(kv->device);
@@ -245,6 +284,13 @@ void kv_stats(struct rows *rows, dhs_stats *stats)
 
 	/* Counters of a step come from the device two steps later, or when waited for. */
 	must(dhs_context_wait(kv->context));
+	kv_stats_now(rows, stats);
+}
+
+void kv_stats_now(struct rows *rows, dhs_stats *stats)
+{
+	struct kv *kv = (struct kv *)rows;
+
 	*stats = (dhs_stats)DHS_INIT(dhs_stats);
 	must(dhs_context_stats(kv->context, stats));
 }
@@ -255,9 +301,11 @@ void kv_places(struct rows *rows, struct kv_places *places)
 	dhs_stats stats;
 
 	*places = (struct kv_places){ 0 };
-	for (uint32_t s = 0; s < kv->sessions; s++) {
+	for (uint32_t s = 0; s < kv->seats; s++) {
 		dhs_session_info info = DHS_INIT(dhs_session_info);
 
+		if (!kv->session[s])
+			continue;
 		must(dhs_session_get_info(kv->context, kv->session[s], &info));
 		places->rows += info.rows;
 		places->device_rows += info.device_rows;

@@ -12,9 +12,9 @@
 
 struct kv_options {
 	uint32_t backend, policy; /* DHS_BACKEND_..., DHS_POLICY_... */
-	uint32_t sessions;
-	uint32_t max_rows;     /* of a session */
-	uint32_t max_new_rows; /* of a session in a step */
+	uint32_t sessions;        /* at a time, one a seat */
+	uint32_t max_rows;        /* of a session */
+	uint32_t max_new_rows;    /* of a session in a step */
 	uint32_t hot_rows, tail_rows, page_rows;
 	uint64_t device_rows; /* of the pool; 0: as many as are needed to refuse nothing */
 	uint64_t host_seed;   /* of the host backend's device; 0: work runs at once, in order */
@@ -23,7 +23,7 @@ struct kv_options {
 /* Where the rows of all sessions are now. */
 struct kv_places {
 	uint64_t rows, device_rows, host_only_rows;
-	uint64_t hot_rows; /* in hot caches, summed over sessions and groups */
+	uint64_t hot_rows; /* in hot caches, summed over sessions and groups, while none has left */
 	uint64_t pool_rows;
 };
 
@@ -35,6 +35,8 @@ void must(int result);
 
 /* The library's counters up to the last step. */
 void kv_stats(struct rows *rows, dhs_stats *stats);
+/* The same without a wait: what steps counted on the device is that of the last but one. */
+void kv_stats_now(struct rows *rows, dhs_stats *stats);
 void kv_places(struct rows *rows, struct kv_places *places);
 
 #endif

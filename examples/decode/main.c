@@ -4,7 +4,7 @@
 /*
  * decode: generates text with the model of examples/tiny-dsa, whose KV rows are kept by
  * libdhisparse.  To see how an engine uses the library, read kv.c; decoder.c is the model, which
- * hands it new rows and is handed those that it selects.
+ * hands it new rows and is handed those that it selects; serve.c is who is decoded when.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* getopt_long */
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef DECODE_DATA
 #define DECODE_DATA "examples/tiny-dsa" /* where model.dsat and prompt.txt are */
@@ -32,13 +33,20 @@ static void usage(void)
 	       "  --model FILE        the model (%s/model.dsat)\n"
 	       "  --prompt FILE       the prompt, any bytes (%s/prompt.txt)\n"
 	       "  --prompt-rows N     bytes of the prompt that are read (4000, or all)\n"
-	       "  --tokens N          bytes to generate (400)\n"
-	       "  --sessions N        sessions that are decoded together (1), session i from\n"
-	       "                      byte i/N of the prompt on and around its end; the first\n"
-	       "                      one's text is printed as it comes, the others' after it\n"
+	       "  --tokens N          bytes that each session generates (400)\n"
 	       "  --step-rows N       rows of the prompt in one step, 1 to 16 (4)\n"
 	       "  --temperature T     sample; without it, or with 0, the likeliest byte is taken\n"
 	       "  --seed S            of sampling (1)\n"
+	       "\n"
+	       "Sessions that come and go\n"
+	       "  --sessions N        sessions that are decoded together (1), fewer while the pool\n"
+	       "                      has no room for one more\n"
+	       "  --requests N        sessions in all (as many); session i of N starts from byte\n"
+	       "                      i/N of the prompt on and around its end, and leaves when it\n"
+	       "                      has generated its bytes\n"
+	       "  --arrive N          the next one arrives N steps of generating after the last, or\n"
+	       "                      later, when one of those there has left (0: as soon as one\n"
+	       "                      has left)\n"
 	       "\n"
 	       "Where the rows are\n"
 	       "  --backend NAME      host; cuda; or auto: a GPU if there is one (auto)\n"
@@ -53,7 +61,11 @@ static void usage(void)
 	       "What is checked and told\n"
 	       "  --check             decode with plain arrays, too, and compare all logits\n"
 	       "  --report FILE       decode the report's prompt and compare with its choices\n"
-	       "  --stats-from ROW    count from when each session has ROW rows (0)\n"
+	       "  --stats-from ROW    count from when the first session has ROW rows (0)\n"
+	       "  --progress SECONDS  so often a line on standard error that tells who has the\n"
+	       "                      pages, and texts after it; 0: none (1 for several sessions\n"
+	       "                      on a terminal)\n"
+	       "  --progress-steps N  the same every N steps\n"
 	       "  --selections FILE   write the selected rows of every step, as text (record.h)\n"
 	       "  --json              print one JSON object only\n"
 	       "  --help              print this\n"
@@ -116,6 +128,8 @@ static void parse(int argc, char **argv, struct options *o)
 		PROMPT_ROWS,
 		TOKENS,
 		SESSIONS,
+		REQUESTS,
+		ARRIVE,
 		STEP_ROWS,
 		TEMPERATURE,
 		SEED,
@@ -129,6 +143,8 @@ static void parse(int argc, char **argv, struct options *o)
 		CHECK,
 		REPORT,
 		STATS_FROM,
+		PROGRESS,
+		PROGRESS_STEPS,
 		SELECTIONS,
 		JSON,
 		HELP
@@ -139,6 +155,8 @@ static void parse(int argc, char **argv, struct options *o)
 		{ "prompt-rows", 1, NULL, PROMPT_ROWS },
 		{ "tokens", 1, NULL, TOKENS },
 		{ "sessions", 1, NULL, SESSIONS },
+		{ "requests", 1, NULL, REQUESTS },
+		{ "arrive", 1, NULL, ARRIVE },
 		{ "step-rows", 1, NULL, STEP_ROWS },
 		{ "temperature", 1, NULL, TEMPERATURE },
 		{ "seed", 1, NULL, SEED },
@@ -152,6 +170,8 @@ static void parse(int argc, char **argv, struct options *o)
 		{ "check", 0, NULL, CHECK },
 		{ "report", 1, NULL, REPORT },
 		{ "stats-from", 1, NULL, STATS_FROM },
+		{ "progress", 1, NULL, PROGRESS },
+		{ "progress-steps", 1, NULL, PROGRESS_STEPS },
 		{ "selections", 1, NULL, SELECTIONS },
 		{ "json", 0, NULL, JSON },
 		{ "help", 0, NULL, HELP },
@@ -177,6 +197,12 @@ static void parse(int argc, char **argv, struct options *o)
 			break;
 		case SESSIONS:
 			o->sessions = (int)number(name, 1, 256);
+			break;
+		case REQUESTS:
+			o->requests = (int)number(name, 1, 100000);
+			break;
+		case ARRIVE:
+			o->arrive = (int)number(name, 0, 1000000);
 			break;
 		case STEP_ROWS:
 			o->step_rows = (int)number(name, 1, 16);
@@ -217,6 +243,12 @@ static void parse(int argc, char **argv, struct options *o)
 		case STATS_FROM:
 			o->stats_from = (int64_t)number(name, 0, 2000000);
 			break;
+		case PROGRESS:
+			o->progress = real(name, 1e6);
+			break;
+		case PROGRESS_STEPS:
+			o->progress_steps = (int)number(name, 1, 1000000);
+			break;
 		case SELECTIONS:
 			o->selections = optarg;
 			break;
@@ -234,25 +266,64 @@ static void parse(int argc, char **argv, struct options *o)
 		die(STATUS_USAGE, "'%s' is not an option (see --help)", argv[optind]);
 	if (o->kv.backend == DHS_BACKEND_CUDA && o->kv.host_seed)
 		die(STATUS_USAGE, "--host-seed is of the host backend, not of --backend cuda");
+	if (!o->requests)
+		o->requests = o->sessions;
+	if (o->requests < o->sessions)
+		die(STATUS_USAGE, "--requests: %d, but --sessions is %d", o->requests, o->sessions);
+	if (o->progress < 0)
+		o->progress = o->requests > 1 && !o->json && isatty(STDERR_FILENO);
 }
 
 /* The first session's text, as it comes. */
-static void say(const struct run *run)
+static void say(int session, uint8_t byte)
 {
-	print_byte(run_text(run, 0)[run->tokens - 1]);
+	if (session)
+		return;
+	print_byte(byte);
 	fflush(stdout);
 }
 
-static void say_nothing(const struct run *run)
+static void say_nothing(int session, uint8_t byte)
 {
-	(void)run;
+	(void)session;
+	(void)byte;
 }
 
 static void title(const struct run *run, int session, size_t prompt_bytes)
 {
-	if (run->options->sessions > 1)
+	if (run->options->requests > 1)
 		printf("%s--- session %d, prompt from byte %zu on ---\n", session ? "\n\n" : "", session,
-		       run_offset(run, session, prompt_bytes));
+		       prompt_offset(run, session, prompt_bytes));
+}
+
+/* Texts `from` on. */
+static void print_texts(const struct run *run, int from, size_t prompt_bytes)
+{
+	for (int s = from; s < run->options->requests; s++) {
+		title(run, s, prompt_bytes);
+		for (int i = 0; i < run->options->tokens; i++)
+			print_byte(run_text(run, s)[i]);
+	}
+	printf("\n\n");
+}
+
+/* For people the first session's text is printed as it comes, unless lines of progress would
+ * tear it. */
+static void decode_and_tell(struct run *run, const unsigned char *prompt, size_t bytes)
+{
+	const struct options *o = run->options;
+	bool as_it_comes = !o->json && !progress_wanted(o);
+
+	if (as_it_comes)
+		title(run, 0, bytes);
+	serve(run, prompt, bytes, as_it_comes ? say : say_nothing);
+	progress(run, true);
+	if (o->json) {
+		print_json(run);
+	} else {
+		print_texts(run, as_it_comes, bytes);
+		print_table(run);
+	}
 }
 
 static void decode(struct options *o, const struct model *model)
@@ -273,21 +344,7 @@ static void decode(struct options *o, const struct model *model)
 		    (long long)o->stats_from, o->prompt_rows + o->tokens);
 
 	run_open(&run, o, model, o->prompt_rows + o->tokens);
-	run_prompt(&run, prompt, bytes);
-	if (o->json) {
-		run_generate(&run, say_nothing);
-		print_json(&run);
-	} else {
-		title(&run, 0, bytes);
-		run_generate(&run, say);
-		for (int s = 1; s < o->sessions; s++) {
-			title(&run, s, bytes);
-			for (int i = 0; i < run.tokens; i++)
-				print_byte(run_text(&run, s)[i]);
-		}
-		printf("\n\n");
-		print_table(&run);
-	}
+	decode_and_tell(&run, prompt, bytes);
 	run_close(&run);
 	free(prompt);
 }
@@ -302,6 +359,7 @@ int main(int argc, char **argv)
 		.step_rows = 4,
 		.stats_from = -1,
 		.seed = 1,
+		.progress = -1, /* as it turns out */
 		.kv = { .policy = DHS_POLICY_ADAPTIVE, .hot_rows = 512, .tail_rows = 64, .page_rows = 64 },
 	};
 	struct model *model;

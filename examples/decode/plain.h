@@ -7,7 +7,7 @@
 #include "rows.h"
 
 /* Rows in plain arrays, every one for ever at the same place. */
-struct rows *plain_open(const struct model *model, int sessions, int max_rows, int max_new_rows);
+struct rows *plain_open(const struct model *model, int seats, int max_rows, int max_new_rows);
 void plain_close(struct rows *rows);
 
 #endif

@@ -13,16 +13,37 @@ struct record {
 	struct rows *inner;
 	const char *path;
 	FILE *file;
-	int sessions, top_k;
-	int step, length, new_rows;
+	int top_k;
+	int *session, *length; /* [seat] */
+	int sessions;          /* that have arrived */
+	const struct step *step;
+	int steps;
 };
 
-static void begin(struct rows *rows, int new_rows)
+static bool arrive(struct rows *rows, int seat)
 {
 	struct record *r = (struct record *)rows;
 
-	r->new_rows = new_rows;
-	r->inner->begin(r->inner, new_rows);
+	if (!r->inner->arrive(r->inner, seat))
+		return false;
+	r->session[seat] = r->sessions++;
+	r->length[seat] = 0;
+	return true;
+}
+
+static void leave(struct rows *rows, int seat)
+{
+	struct record *r = (struct record *)rows;
+
+	r->inner->leave(r->inner, seat);
+}
+
+static void begin(struct rows *rows, const struct step *step)
+{
+	struct record *r = (struct record *)rows;
+
+	r->step = step;
+	r->inner->begin(r->inner, step);
 }
 
 static void write_rows(struct rows *rows, int layer)
@@ -37,9 +58,12 @@ static void resolve(struct rows *rows, int group, const int32_t *selection)
 	struct record *r = (struct record *)rows;
 	const int32_t *row = selection;
 
-	for (int s = 0; s < r->sessions; s++) {
-		fprintf(r->file, "%d %d %d %d %d", r->step, group, s, r->length, r->new_rows);
-		for (int i = 0; i < r->new_rows * r->top_k; i++)
+	for (int s = 0; s < r->step->sessions; s++) {
+		int seat = r->step->seat[s], new_rows = r->step->new_rows;
+
+		fprintf(r->file, "%d %d %d %d %d", r->steps, group, r->session[seat], r->length[seat],
+		        new_rows);
+		for (int i = 0; i < new_rows * r->top_k; i++)
 			fprintf(r->file, " %d", *row++);
 		fputc('\n', r->file);
 	}
@@ -58,12 +82,12 @@ static void end(struct rows *rows)
 	struct record *r = (struct record *)rows;
 
 	r->inner->end(r->inner);
-	r->length += r->new_rows;
-	r->step++;
+	for (int s = 0; s < r->step->sessions; s++)
+		r->length[r->step->seat[s]] += r->step->new_rows;
+	r->steps++;
 }
 
-struct rows *record_open(struct rows *inner, const char *path, const struct model *model,
-                         int sessions)
+struct rows *record_open(struct rows *inner, const char *path, const struct model *model, int seats)
 {
 	FILE *file = fopen(path, "w");
 	struct record *r;
@@ -74,10 +98,13 @@ struct rows *record_open(struct rows *inner, const char *path, const struct mode
 	r->file = file;
 	r->inner = inner;
 	r->path = path;
-	r->sessions = sessions;
+	r->session = zeros((size_t)seats, sizeof(*r->session));
+	r->length = zeros((size_t)seats, sizeof(*r->length));
 	r->top_k = model->top_k;
 	fprintf(r->file, "selections 1 %d\n", r->top_k);
-	r->rows = (struct rows){ .begin = begin,
+	r->rows = (struct rows){ .arrive = arrive,
+		                     .leave = leave,
+		                     .begin = begin,
 		                     .write = write_rows,
 		                     .new_numbers = inner->new_numbers,
 		                     .resolve = resolve,
@@ -94,5 +121,7 @@ void record_close(struct rows *rows)
 
 	if (fclose(r->file) || failed)
 		die(STATUS_USAGE, "--selections: %s: %s", r->path, strerror(errno));
+	free(r->session);
+	free(r->length);
 	free(r);
 }

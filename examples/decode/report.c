@@ -44,15 +44,16 @@ void check_report(const struct options *given, const struct model *model)
 	struct options options = *given;
 	struct report report = read_report(options.report);
 	double apart = 0;
-	int equal = 0;
+	int seat = 0, equal = 0;
 	struct run run;
 
-	options.sessions = 1;
+	options.sessions = options.requests = 1;
 	options.tokens = 0;
 	run_open(&run, &options, model, report.rows);
+	run_arrive(&run, seat);
 	for (int row = 0, count; row < report.rows; row += count) {
 		count = report.rows - row < options.step_rows ? report.rows - row : options.step_rows;
-		run_step(&run, report.prompt + row, count);
+		run_step(&run, &(struct step){ &seat, 1, count }, report.prompt + row);
 		for (int i = 0; i < count; i++) {
 			const float *logits = run.logits + (size_t)i * (size_t)model->vocab;
 			int ours = largest(logits, model->vocab);

@@ -9,11 +9,25 @@
 #ifndef DECODE_ROWS_H
 #define DECODE_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+/* A session has a seat as long as it lasts: a number from 0 on.  A step is of some of the sessions,
+ * in any order; arrays of the step have them in this one. */
+struct step {
+	const int *seat; /* [sessions] */
+	int sessions;
+	int new_rows; /* that each of them adds, with as many queries */
+};
+
 struct rows {
-	/* Begins a step in which each session adds `new_rows` rows and has as many queries. */
-	void (*begin)(struct rows *rows, int new_rows);
+	/* A new session, which has no rows yet, takes an empty seat.  False if there is no room for
+	 * it before another one leaves. */
+	bool (*arrive)(struct rows *rows, int seat);
+	void (*leave)(struct rows *rows, int seat);
+
+	/* Begins a step, which must last until it ends. */
+	void (*begin)(struct rows *rows, const struct step *step);
 
 	/* Writes the step's new rows of a layer, which the caller put here:
 	 * [session][new_rows][row_numbers]. */
