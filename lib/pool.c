@@ -44,6 +44,12 @@ void dhs_pool_lend(dhs_context *context, int32_t page)
 	dhs_pool_release(context, page);
 }
 
+void dhs_pool_return(dhs_context *context, int32_t page)
+{
+	context->pool.engine++;
+	context->pool.page[page].state = DHS_PAGE_ENGINE;
+}
+
 int32_t dhs_pool_take(dhs_context *context)
 {
 	return take_first(&context->pool, &context->pool.free);

@@ -40,6 +40,9 @@ int dhs_pool_init(dhs_context *context, uint32_t pages);
 
 /* The page is the library's once its works have passed: an engine lends it. */
 void dhs_pool_lend(dhs_context *context, int32_t page);
+/* An owned page is the engine's once its works have passed.  It keeps them: who lends it
+ * again may not have waited. */
+void dhs_pool_return(dhs_context *context, int32_t page);
 
 /* The page that has been free for longest, or -1.  _any takes a draining page
  * when no other is left. */

@@ -68,9 +68,10 @@ static void join_saving(dhs_context *context, struct dhs_session_state *s)
 	dhs_work_unref(context, &s->saving);
 }
 
-/* Takes a page of history from the device, its host copy made sure of. */
-static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
-                 struct dhs_work *copy)
+/* Takes a page of history from the device, its host copy made sure of: the pool page, which
+ * is nobody's then. */
+static int32_t lift(dhs_context *context, struct dhs_session_state *s, uint32_t p,
+                    struct dhs_work *copy)
 {
 	int32_t page = s->page[p];
 
@@ -87,7 +88,13 @@ static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
 	mark(s, p);
 	if (context->policy == DHS_POLICY_ADAPTIVE)
 		context->totals.evicted_pages++;
-	put_page(context, s, page);
+	return page;
+}
+
+static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
+                 struct dhs_work *copy)
+{
+	put_page(context, s, lift(context, s, p, copy));
 }
 
 void dhs_residency_land(dhs_context *context, struct dhs_session_state *s, uint32_t p, int32_t page,
@@ -191,6 +198,18 @@ static struct dhs_session_state *richest(dhs_context *context, int draining, uin
 			best = s;
 	}
 	return best;
+}
+
+struct dhs_session_state *dhs_residency_next(dhs_context *context)
+{
+	uint64_t optional;
+
+	return richest(context, 1, &optional);
+}
+
+int32_t dhs_residency_lift(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy)
+{
+	return lift(context, s, lowest_resident(s), copy);
 }
 
 static uint64_t in_pool(const dhs_context *context, int draining, const struct dhs_work *copy)

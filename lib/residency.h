@@ -32,6 +32,13 @@ void dhs_residency_back_up(dhs_context *context, struct dhs_session_state *s, ui
 uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
                              struct dhs_work *copy);
 
+/* The session whose optional pages are taken back next, or NULL if there are none. */
+struct dhs_session_state *dhs_residency_next(dhs_context *context);
+
+/* Takes its lowest optional page, which there must be, for somebody else than the pool. */
+int32_t dhs_residency_lift(dhs_context *context, struct dhs_session_state *s,
+                           struct dhs_work *copy);
+
 /* Pages that dhs_residency_age would turn into history. */
 uint32_t dhs_residency_aging(const dhs_context *context, const struct dhs_session_state *s);
 

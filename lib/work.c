@@ -55,17 +55,19 @@ static int work_take(dhs_context *context, struct dhs_work **work)
 static void collect_front(dhs_context *context)
 {
 	struct dhs_works *works = &context->works;
-	int passed = 0;
 
-	while (works->first && !works->first->also) {
+	while (works->first) {
 		struct dhs_work *w = works->first;
+		int passed = 0, also = 0;
 
 		dhs_work_query(context, w, &passed);
-		if (!passed)
+		dhs_work_query(context, w->also, &also);
+		if (!passed || !also)
 			return;
 		works->first = w->next;
 		if (!works->first)
 			works->last = NULL;
+		dhs_work_unref(context, &w->also);
 		dhs_work_unref(context, &w);
 	}
 }

@@ -384,6 +384,38 @@ static void take_fences(uint64_t seed, int reclaim)
 	rig_close(&rig);
 }
 
+/* Pages that are lent again and whose fences the engine did not look at: the stream waits. */
+static void lend_at_once(uint64_t seed, int reclaim)
+{
+	struct rig rig;
+	struct history history;
+	struct table table;
+	int32_t pages[64];
+	dhs_fence fences[64];
+	size_t count;
+	atomic_int *flag;
+
+	rig_default(&rig);
+	rig.seed = seed;
+	rig.engine_pool = true;
+	rig.options.backup = reclaim ? DHS_BACKUP_RECLAIM : DHS_BACKUP_EAGER;
+	rig_open(&rig);
+	flag = new_flag(&rig);
+	table_open(&rig, &table, 1, 1, 4);
+	evict_what_is_read(&rig, &table, &history, flag);
+	ck_good(dhs_take_pages(rig.context, 64, pages, fences, &count));
+	ck_good(dhs_lend_pages(rig.context, pages, count, rig.side));
+	launch_need(&rig, rig.side, flag);
+	history_verify(&table, &history);
+	rig_close(&rig);
+}
+
+START_TEST(test_lend_at_once)
+{
+	play(lend_at_once, _i);
+}
+END_TEST
+
 START_TEST(test_take_fences)
 {
 	play(take_fences, _i);
@@ -671,6 +703,7 @@ static void add_cases(Suite *suite, bool in_pool)
 	suite_add_tcase(suite, calls);
 	tcase_add_loop_test(fences, test_evict_fence, 0, COUNT_OF(asks));
 	tcase_add_loop_test(fences, test_take_fences, 0, 2);
+	tcase_add_loop_test(fences, test_lend_at_once, 0, 2);
 	tcase_add_test(fences, test_page_order);
 	suite_add_tcase(suite, fences);
 	tcase_add_test(again, test_hot_pages);

@@ -94,7 +94,8 @@ START_TEST(test_take_all)
 }
 END_TEST
 
-START_TEST(test_take_free_only)
+/* Free pages come first, and cost no session anything. */
+START_TEST(test_take_free_first)
 {
 	struct rig rig;
 	struct history history;
@@ -106,9 +107,10 @@ START_TEST(test_take_free_only)
 	open_engine(&rig, (uint64_t)_i, 64);
 	history_open(&rig, &history);
 	history_prefill(&rig, &history, 60); /* 5 required, 14 optional */
-	ck_good(dhs_take_pages(rig.context, 64, pages, fences, &taken));
+	ck_good(dhs_take_pages(rig.context, 63 - 19, pages, fences, &taken));
 	ck_assert_uint_eq(taken, 63 - 19);
 	ck_assert_uint_eq(rig_stats(&rig).pages_free, 0);
+	ck_assert_uint_eq(rig_stats(&rig).evicted_pages, 0);
 	ck_assert_uint_eq(rig_info(&rig, history.id).resident_pages, 14);
 	ck_good(dhs_lend_pages(rig.context, pages, taken, rig.stream));
 	table_open(&rig, &table, 1, 1, 8);
@@ -209,49 +211,288 @@ START_TEST(test_lend_in_order)
 }
 END_TEST
 
-/* Draining pages of an open step are no free pages. */
-START_TEST(test_take_not_draining)
+/* ---- pages of live sessions, in the middle of steps ------------------------ */
+
+/* Two sessions of 60 and 40 rows (14 and 9 optional pages), none of the pool's free, and
+ * the pages of their rows. */
+struct load {
+	struct rig rig;
+	struct history history[2];
+	struct table table;
+	struct turn turn;
+	int32_t slots[2][60];
+	int32_t pages[64];
+	dhs_fence fences[64];
+	size_t taken;
+};
+
+static void load_fill(struct load *l, uint32_t i, uint32_t rows)
+{
+	struct history *h = &l->history[i];
+
+	history_open(&l->rig, h);
+	ck_good(dhs_session_extend(l->rig.context, h->id, rows, l->rig.stream, l->slots[i]));
+	for (uint32_t row = 0; row < rows; row++) {
+		h->stamp[row] = l->rig.next_stamp++;
+		stamp_write(&l->rig, l->slots[i][row], h->stamp[row]);
+	}
+	ck_good(dhs_session_commit(l->rig.context, h->id, rows, l->rig.stream));
+	h->rows = h->settled = rows;
+}
+
+static void load_open(struct load *l, uint64_t seed, int reclaim)
+{
+	memset(l, 0, sizeof(*l));
+	rig_default(&l->rig);
+	l->rig.seed = seed;
+	l->rig.engine_pool = true;
+	l->rig.options.backup = reclaim ? DHS_BACKUP_RECLAIM : DHS_BACKUP_EAGER;
+	l->rig.options.device_pages = 1 + 19 + 14 + 14; /* the last: staging of the table */
+	rig_open(&l->rig);
+	load_fill(l, 0, 60);
+	load_fill(l, 1, 40);
+	table_open(&l->rig, &l->table, 2, 2, 16);
+	while (rig_stats(&l->rig).pages_free)
+		ck_good(dhs_take_pages(l->rig.context, rig_stats(&l->rig).pages_free, l->pages, l->fences,
+		                       &l->taken));
+	ck_assert_uint_eq(rig_info(&l->rig, l->history[0].id).resident_pages, 14);
+	ck_assert_uint_eq(rig_info(&l->rig, l->history[1].id).resident_pages, 9);
+}
+
+/* Asserts that pages `from` on are pages `first` on of session i, in that order. */
+static void load_came(const struct load *l, size_t from, uint32_t i, uint32_t first, uint32_t count)
+{
+	for (uint32_t p = 0; p < count; p++)
+		ck_assert_int_eq(l->pages[from + p], l->slots[i][(first + p) * 4] / 4);
+}
+
+/* The engine's own work on what it took, behind the fences. */
+static void load_write(struct load *l)
+{
+	struct scribble s = { .rig = &l->rig, .count = 1, .stamp = l->rig.next_stamp++ };
+
+	for (size_t i = 0; i < l->taken; i++) {
+		s.pages[0] = l->pages[i];
+		ck_good(dhs_fence_wait(l->rig.context, l->fences[i], l->rig.side));
+		rig_launch(&l->rig, l->rig.side, scribble_kernel, &s, sizeof(s));
+		rig_launch(&l->rig, l->rig.side, check_scribble_kernel, &s, sizeof(s));
+	}
+}
+
+static void load_pending(const struct load *l, size_t from, size_t to, int code)
+{
+	int passed;
+
+	for (size_t i = from; i < to; i++)
+		ck_code(dhs_fence_query(l->rig.context, l->fences[i], &passed), code);
+}
+
+static void load_close(struct load *l)
+{
+	for (uint32_t i = 0; i < 2; i++)
+		if (l->history[i].id)
+			history_verify(&l->table, &l->history[i]);
+	rig_sync(&l->rig);
+	ck_good(dhs_context_wait(l->rig.context));
+	table_close(&l->table);
+	rig_close(&l->rig);
+}
+
+/* The session with most optional pages gives first, its lowest page first, and no more
+ * than is wanted; it goes on until it has none. */
+START_TEST(test_take_optional)
+{
+	struct load l;
+
+	load_open(&l, (uint64_t)_i / 2, _i % 2);
+	ck_good(dhs_take_pages(l.rig.context, 6, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 6);
+	load_came(&l, 0, 0, 0, 6);
+	ck_assert_uint_eq(rig_info(&l.rig, l.history[0].id).resident_pages, 8);
+	ck_assert_uint_eq(rig_info(&l.rig, l.history[0].id).host_only_rows, 24);
+	ck_assert_uint_eq(rig_stats(&l.rig).evicted_pages, 6);
+	ck_assert_uint_eq(rig_stats(&l.rig).backup_rows, _i % 2 ? 24 : 0);
+	load_write(&l);
+	/* Now the other one has more: all of it, then of the first. */
+	ck_good(dhs_take_pages(l.rig.context, 11, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 11);
+	load_came(&l, 0, 1, 0, 9);
+	load_came(&l, 9, 0, 6, 2);
+	load_write(&l);
+	/* What is required stays. */
+	ck_good(dhs_take_pages(l.rig.context, 64, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 6);
+	load_write(&l);
+	ck_good(dhs_take_pages(l.rig.context, 64, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 0);
+	ck_assert_uint_eq(rig_stats(&l.rig).evicted_pages, 23);
+	load_close(&l);
+}
+END_TEST
+
+/* Between begin and settle: a page that the step reads is the engine's after the step's
+ * end, which is pending until it is recorded; another session's is at once. */
+START_TEST(test_take_in_step)
+{
+	struct load l;
+	int32_t *rows;
+
+	load_open(&l, (uint64_t)_i / 2, _i % 2);
+	turn_open(&l.turn, &l.table);
+	turn_add(&l.turn, &l.history[0], 1, 2, 1);
+	turn_begin(&l.turn);
+	ck_good(dhs_take_pages(l.rig.context, 14 + 9, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 14 + 9);
+	load_came(&l, 0, 0, 0, 14);
+	load_came(&l, 14, 1, 0, 9);
+	load_pending(&l, 0, 14, DHS_ERR_PENDING);
+	load_pending(&l, 14, 23, DHS_OK);
+	/* The engine cannot lend them yet either. */
+	ck_told(dhs_lend_pages(l.rig.context, &l.pages[3], 1, l.rig.side), DHS_ERR_PENDING, "pages[0]",
+	        NULL);
+	turn_write(&l.turn);
+	rows = turn_blank(&l.turn);
+	for (uint32_t i = 0; i < 32; i++)
+		rows[i] = (int32_t)i;
+	turn_resolve_all(&l.turn, rows);
+	turn_end(&l.turn);
+	load_pending(&l, 0, 23, DHS_OK);
+	load_write(&l);
+	load_close(&l);
+}
+END_TEST
+
+/* The same with an extension in flight: its session's pages are pending until its commit. */
+START_TEST(test_take_in_extension)
+{
+	struct load l;
+	int32_t slots[4];
+
+	load_open(&l, (uint64_t)_i / 2, _i % 2);
+	ck_good(dhs_session_extend(l.rig.context, l.history[0].id, 4, l.rig.stream, slots));
+	ck_good(dhs_take_pages(l.rig.context, 3, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 3);
+	load_pending(&l, 0, 3, DHS_ERR_PENDING);
+	ck_good(dhs_session_commit(l.rig.context, l.history[0].id, 0, l.rig.stream));
+	load_pending(&l, 0, 3, DHS_OK);
+	load_write(&l);
+	load_close(&l);
+}
+END_TEST
+
+/* Pages that drain come last, each with its step's end. */
+START_TEST(test_take_draining)
+{
+	struct load l;
+
+	load_open(&l, (uint64_t)_i / 2, _i % 2);
+	turn_open(&l.turn, &l.table);
+	turn_add(&l.turn, &l.history[0], 1, 2, 1);
+	turn_begin(&l.turn);
+	ck_good(dhs_session_evict(l.rig.context, l.history[0].id, NULL));
+	ck_assert_uint_eq(rig_stats(&l.rig).pages_draining, 14);
+	ck_good(dhs_take_pages(l.rig.context, 12, l.pages, l.fences, &l.taken));
+	ck_assert_uint_eq(l.taken, 12);
+	load_came(&l, 0, 1, 0, 9);
+	load_came(&l, 9, 0, 0, 3);
+	load_pending(&l, 0, 9, DHS_OK);
+	load_pending(&l, 9, 12, DHS_ERR_PENDING);
+	ck_assert_uint_eq(rig_stats(&l.rig).pages_draining, 11);
+	turn_write(&l.turn);
+	turn_resolve_all(&l.turn, turn_wild(&l.turn, &(struct dice){ (uint64_t)_i }));
+	turn_end(&l.turn);
+	ck_assert_uint_eq(rig_stats(&l.rig).pages_free, 11);
+	load_write(&l);
+	load_close(&l);
+}
+END_TEST
+
+/* Pages that the engine took and lends again without a look at their fences: what the
+ * library writes there comes after their readers and copies all the same. */
+START_TEST(test_lend_at_once)
+{
+	struct load l;
+	struct history *h = l.history;
+	int32_t *rows;
+
+	load_open(&l, (uint64_t)_i / 2, _i % 2);
+	turn_open(&l.turn, &l.table);
+	turn_add(&l.turn, &h[0], 1, 2, 1);
+	turn_begin(&l.turn);
+	turn_write(&l.turn);
+	ck_good(dhs_take_pages(l.rig.context, 14, l.pages, l.fences, &l.taken));
+	rows = turn_blank(&l.turn);
+	for (uint32_t i = 0; i < 32; i++)
+		rows[i] = (int32_t)i;
+	turn_resolve_all(&l.turn, rows);
+	turn_end(&l.turn);
+	ck_good(dhs_lend_pages(l.rig.context, l.pages, 14, l.rig.side));
+	history_prefill(&l.rig, &h[1], 56);
+	load_close(&l);
+}
+END_TEST
+
+/* Where memory for fences runs out, what came so far is the engine's, and nothing else has
+ * changed. */
+START_TEST(test_take_without_memory)
+{
+	uint32_t refused = 0, fewer = 0;
+
+	for (uint64_t n = 1; n < 12; n++) {
+		struct load l;
+		dhs_stats before, after;
+		int rc;
+
+		load_open(&l, (uint64_t)_i / 2, _i % 2);
+		turn_open(&l.turn, &l.table);
+		turn_add(&l.turn, &l.history[0], 1, 2, 1);
+		turn_begin(&l.turn);
+		before = rig_stats(&l.rig);
+		l.taken = 99;
+		memory_arm(&l.rig.memory, n, true);
+		rc = dhs_take_pages(l.rig.context, 23, l.pages, l.fences, &l.taken);
+		memory_disarm(&l.rig.memory);
+		after = rig_stats(&l.rig);
+		if (rc) {
+			ck_assert_int_eq(rc, DHS_ERR_HOST_MEMORY);
+			ck_assert_uint_eq(l.taken, 99);
+			l.taken = 0;
+		}
+		refused += rc != 0;
+		fewer += l.taken && l.taken < 23;
+		ck_assert_uint_eq(after.evicted_pages, before.evicted_pages + l.taken);
+		ck_assert_uint_eq(after.pages_reserved, before.pages_reserved + l.taken);
+		ck_assert_uint_eq(after.pages_resident, before.pages_resident - l.taken);
+		turn_write(&l.turn);
+		turn_resolve_all(&l.turn, turn_wild(&l.turn, &(struct dice){ n }));
+		turn_end(&l.turn);
+		load_write(&l);
+		load_close(&l);
+	}
+	if (_i % 2) /* else no fence needs memory */
+		ck_assert_uint_gt(refused + fewer, 0);
+}
+END_TEST
+
+/* Under fixed and full there is nothing optional. */
+START_TEST(test_take_required)
 {
 	struct rig rig;
 	struct history history;
-	struct table table;
-	struct turn turn;
-	int32_t pages[64], *rows;
+	int32_t pages[64];
 	dhs_fence fences[64];
 	size_t taken = 99;
 
-	open_engine(&rig, (uint64_t)_i, 40);
+	rig_default(&rig);
+	rig.engine_pool = true;
+	rig.options.policy = _i ? DHS_POLICY_FIXED : DHS_POLICY_FULL;
+	rig.options.host_rows = _i ? rig.options.host_rows : 0;
+	rig_open(&rig);
 	history_open(&rig, &history);
 	history_prefill(&rig, &history, 60);
-	table_open(&rig, &table, 1, 4, 16); /* 14 pages of staging */
-	turn_open(&turn, &table);
-	turn_add(&turn, &history, 1, 4, 1);
-	turn_begin(&turn);
-	ck_good(dhs_session_evict(rig.context, history.id, NULL));
-	ck_assert_uint_eq(rig_stats(&rig).pages_draining, 14);
 	ck_good(dhs_take_pages(rig.context, 64, pages, fences, &taken));
-	ck_assert_uint_eq(taken, 39 - 19 - rig_stats(&rig).pages_staging);
-	ck_assert_uint_eq(rig_stats(&rig).pages_draining, 14);
-	turn_write(&turn);
-	rows = turn_blank(&turn);
-	for (uint32_t i = 0; i < 60; i++)
-		rows[i] = (int32_t)i;
-	turn_resolve_all(&turn, rows);
-	turn_end(&turn);
-	/* Now they are free, once the step has passed. */
-	ck_good(dhs_take_pages(rig.context, 64, pages, fences, &taken));
-	ck_assert_uint_eq(taken, 14);
-	for (size_t i = 0; i < taken; i++) {
-		struct scribble s = { .rig = &rig, .count = 1, .stamp = 99 };
-
-		s.pages[0] = pages[i];
-		ck_good(dhs_fence_wait(rig.context, fences[i], rig.side));
-		rig_launch(&rig, rig.side, scribble_kernel, &s, sizeof(s));
-	}
-	history_verify(&table, &history);
-	rig_sync(&rig);
-	ck_good(dhs_context_wait(rig.context));
-	table_close(&table);
+	ck_assert_uint_eq(taken, 63 - (_i ? 5 : 15));
+	ck_assert_uint_eq(rig_stats(&rig).evicted_pages, 0);
 	rig_close(&rig);
 }
 END_TEST
@@ -623,9 +864,15 @@ int main(void)
 	tcase_add_test(lend, test_unlent_is_reserved);
 	tcase_add_test(lend, test_lent_only);
 	tcase_add_loop_test(lend, test_take_all, 0, 3);
-	tcase_add_loop_test(lend, test_take_free_only, 0, 3);
+	tcase_add_loop_test(lend, test_take_free_first, 0, 3);
 	tcase_add_loop_test(lend, test_lend_in_order, 0, 20);
-	tcase_add_loop_test(lend, test_take_not_draining, 0, 5);
+	tcase_add_loop_test(lend, test_take_optional, 0, 10);
+	tcase_add_loop_test(lend, test_take_in_step, 0, 10);
+	tcase_add_loop_test(lend, test_take_in_extension, 0, 10);
+	tcase_add_loop_test(lend, test_take_draining, 0, 10);
+	tcase_add_loop_test(lend, test_lend_at_once, 0, 30);
+	tcase_add_loop_test(lend, test_take_without_memory, 0, 2);
+	tcase_add_loop_test(lend, test_take_required, 0, 2);
 	tcase_add_loop_test(lend, test_take_then_write, 0, 30);
 	tcase_add_test(lend, test_page_order);
 	tcase_add_test(lend, test_packed_pool);

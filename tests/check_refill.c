@@ -741,7 +741,7 @@ static void by_take(uint64_t seed, int variant)
 	ck_good(dhs_take_pages(w.rig.context, 2, pages, fences, &taken));
 	ck_assert_uint_eq(taken, 2);
 	ck_assert_uint_eq(coming(&w.rig), more);
-	ck_good(dhs_take_pages(w.rig.context, 18, pages + 2, fences + 2, &taken));
+	ck_good(dhs_take_pages(w.rig.context, more, pages + 2, fences + 2, &taken));
 	ck_assert_uint_eq(taken, more);
 	called_off(&w, false);
 	for (uint32_t i = 0; i < 2 + more; i++)
@@ -774,7 +774,7 @@ static void evict_fence(uint64_t seed, int variant)
 
 	way_open(&w, seed, variant, 2, true);
 	ck_good(dhs_session_evict(w.rig.context, w.one.id, &fence));
-	ck_good(dhs_take_pages(w.rig.context, 20, pages, fences, &taken));
+	ck_good(dhs_take_pages(w.rig.context, 2 + HISTORY, pages, fences, &taken));
 	ck_assert_uint_eq(taken, 2 + HISTORY);
 	if (seed % 2)
 		ck_good(dhs_fence_sync(w.rig.context, fence));
@@ -806,7 +806,7 @@ START_TEST(test_wait_for_copies)
 		waited(&w.rig);
 		ck_good(dhs_session_truncate(w.rig.context, w.one.id, 0));
 		w.one.rows = w.one.settled = 0;
-		ck_good(dhs_take_pages(w.rig.context, 20, pages, fences, &taken));
+		ck_good(dhs_take_pages(w.rig.context, rig_stats(&w.rig).pages_free, pages, fences, &taken));
 		ck_assert_uint_ge(taken, 2 + HISTORY);
 		write_pages(&w.rig, pages, taken);
 		rig_sync(&w.rig);

@@ -68,6 +68,7 @@ struct model *model_new(const struct model_config *c)
 	m->host_free = model_memory(m, c->host_pages * sizeof *m->host_free);
 	m->session = model_memory(m, c->max_sessions * sizeof(void *));
 	m->holder = model_memory(m, c->device_pages * sizeof(void *));
+	m->taken = model_memory(m, c->device_pages * sizeof *m->taken);
 	m->index = model_memory(m, c->max_sessions * sizeof *m->index);
 	m->coming = model_memory(m, c->device_pages * sizeof *m->coming);
 	for (m->indices = 0; m->indices < c->max_sessions; m->indices++)
@@ -745,6 +746,14 @@ void model_destroy(struct model *m, struct model_session *s)
 
 /* ---- pages of the engine ------------------------------------------------------ */
 
+unsigned model_may_lend(const struct model *m, const int32_t *pages, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!ready(&m->taken[pages[i]]))
+			return MODEL_CODE(DHS_ERR_PENDING);
+	return MODEL_CODE(0);
+}
+
 void model_lend(struct model *m, const int32_t *pages, size_t count)
 {
 	struct model_readers none = { { NULL, NULL } };
@@ -755,19 +764,52 @@ void model_lend(struct model *m, const int32_t *pages, size_t count)
 	}
 }
 
-size_t model_may_take(const struct model *m)
+size_t model_idle_pages(const struct model *m)
 {
 	return count_ready(m->free, m->frees) + m->comings;
 }
 
-int model_take(struct model *m, const int32_t *pages, size_t count)
+size_t model_may_take(const struct model *m)
 {
-	if (count > count_ready(m->free, m->frees))
-		call_off(m, NULL);
+	return m->frees + m->comings + (adaptive(m) ? all_optional(m, 0) : 0);
+}
+
+/* The lowest optional page of a session goes to the engine. */
+static int take_lowest(struct model *m, struct model_session *s, int32_t number,
+                       struct model_readers *readers)
+{
+	uint32_t p = 0;
+
+	while (!s->table[p])
+		p++;
+	if (!model_see_page(m, s->table[p], number))
+		return 0;
+	take_back(m, s, p);
+	*readers = s->spare[--s->spares];
+	return 1;
+}
+
+/* Free pages first, then those on their way, then optional ones of one session after the
+ * other, then pages that drain. */
+int model_take(struct model *m, const int32_t *pages, size_t count, struct model_step **steps)
+{
+	struct model_session *from = NULL;
+
 	for (size_t i = 0; i < count; i++) {
+		struct model_readers *readers = &m->taken[pages[i]];
+
+		from = from && optional_pages(from) ? from : NULL;
+		if (!count_ready(m->free, m->frees))
+			call_off(m, NULL);
+		if (!count_ready(m->free, m->frees) && !from && adaptive(m))
+			from = richest(m, 0);
+		if (from && !take_lowest(m, from, pages[i], readers))
+			return 0;
+		if (!from)
+			*readers = take_one(m->free, &m->frees);
 		if (!model_see_page(m, &m->engine, pages[i]))
 			return 0;
-		take_one(m->free, &m->frees);
+		steps[i] = from ? from->last : readers->step[step_done(readers->step[0])];
 	}
 	return 1;
 }

@@ -231,10 +231,11 @@ struct model {
 	dhs_stats stats;            /* counters only */
 	struct model_page **behind; /* pages behind the pool that have shown a number */
 	uint32_t behinds, most_behinds;
-	struct model_page **holder; /* [device_pages] who showed a number last */
-	struct model_page engine;   /* holds what is not the library's */
-	const char *fault;          /* what a model_see_...() found */
-	void *memory;               /* all of it, freed with the model */
+	struct model_page **holder;  /* [device_pages] who showed a number last */
+	struct model_readers *taken; /* [device_pages] of pages that the engine took */
+	struct model_page engine;    /* holds what is not the library's */
+	const char *fault;           /* what a model_see_...() found */
+	void *memory;                /* all of it, freed with the model */
 };
 
 struct model_entry_ask {
@@ -267,9 +268,13 @@ void model_truncate(struct model *m, struct model_session *s, uint64_t rows);
 uint32_t model_evict(struct model *m, struct model_session *s); /* pages given back */
 void model_destroy(struct model *m, struct model_session *s);
 
+unsigned model_may_lend(const struct model *m, const int32_t *pages, size_t count);
 void model_lend(struct model *m, const int32_t *pages, size_t count);
+/* How many pages a take may get: at nobody's cost, and all. */
+size_t model_idle_pages(const struct model *m);
 size_t model_may_take(const struct model *m);
-int model_take(struct model *m, const int32_t *pages, size_t count);
+/* steps[i]: what page i may still be read by, NULL if by nothing. */
+int model_take(struct model *m, const int32_t *pages, size_t count, struct model_step **steps);
 
 /* A tick; `fetched` is what the library has taken over of fetched bytes. */
 void model_advance(struct model *m, uint64_t fetched);

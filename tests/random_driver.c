@@ -68,6 +68,9 @@ struct host_block {
 struct engine_page {
 	int lent;
 	dhs_stream stream; /* its pattern was written by work on this stream */
+	int late;          /* it was taken, and its fence has not been waited for */
+	dhs_fence fence;
+	struct model_step *step; /* that the fence relies on, or NULL */
 };
 
 struct fence {
@@ -1596,7 +1599,7 @@ static void check_engine_pages(struct round *r)
 	uint32_t rows = r->config.page_rows;
 
 	for (uint32_t p = 0; p < r->config.device_pages; p++)
-		for (uint32_t i = 0; i < rows && !r->engine_page[p].lent; i++)
+		for (uint32_t i = 0; i < rows && !r->engine_page[p].lent && !r->engine_page[p].late; i++)
 			if (p * rows + i != 1 &&
 			    !pattern_holds((struct spot){ (uint64_t)p * rows + i, NULL, 0 }))
 				fail("page %u of the engine was written", p);
@@ -2009,7 +2012,16 @@ static void act_destroy(void)
 
 /* ---- pages of an engine-owned pool -------------------------------------------- */
 
-/* The pattern is the engine's proof that nobody wrote; then the page is lent. */
+/* The pattern is the engine's proof that nobody wrote. */
+static void check_pattern(int32_t page, dhs_stream stream)
+{
+	if (R->engine_page[page].late)
+		return;
+	must(device_stream_join(&R->device, stream, R->engine_page[page].stream));
+	launch_page(JOB_PATTERN_CHECK, page, stream);
+}
+
+/* Also pages that were taken and never used, whose fences the engine did not look at. */
 static void lend(uint32_t want)
 {
 	int32_t pages[64];
@@ -2020,30 +2032,43 @@ static void lend(uint32_t want)
 	for (uint32_t i = 0; i < R->config.device_pages && n < want; i++) {
 		uint32_t p = (at + i) % R->config.device_pages;
 
-		if (p < first || R->engine_page[p].lent)
+		if (p < first || R->engine_page[p].lent || (R->engine_page[p].late && chance(70)))
 			continue;
-		must(device_stream_join(&R->device, stream, R->engine_page[p].stream));
-		launch_page(JOB_PATTERN_CHECK, (int32_t)p, stream);
-		R->engine_page[p].lent = 1;
+		check_pattern((int32_t)p, stream);
 		pages[n++] = (int32_t)p;
 	}
 	if (!n)
 		return;
 	say("lend %u pages", n);
-	told(dhs_lend_pages(R->context, pages, n, stream), MODEL_CODE(0));
+	if (told(dhs_lend_pages(R->context, pages, n, stream), model_may_lend(R->model, pages, n)))
+		return;
 	model_lend(R->model, pages, n);
+	for (uint32_t i = 0; i < n; i++) {
+		R->engine_page[pages[i]].lent = 1;
+		R->engine_page[pages[i]].late = 0;
+	}
 	memset(pages, 0xff, sizeof pages);
 }
 
-static void own_page(int32_t page, dhs_fence fence)
+/* Writes a page that was taken, once its fence has passed. */
+static void own_page(int32_t page)
 {
+	struct engine_page *e = &R->engine_page[page];
 	dhs_stream stream = any_stream();
 
-	must(dhs_fence_wait(R->context, fence, stream));
+	if (told(dhs_fence_wait(R->context, e->fence, stream),
+	         MODEL_CODE(e->step && e->step->open ? DHS_ERR_PENDING : 0)))
+		return;
 	launch_page(JOB_PATTERN, page, stream);
-	R->engine_page[page].lent = 0;
-	R->engine_page[page].stream = stream;
-	remember_fence(fence, NULL);
+	e->stream = stream;
+	e->late = 0;
+}
+
+static void own_late_pages(void)
+{
+	for (uint32_t p = 0; p < R->config.device_pages; p++)
+		if (R->engine_page[p].late && chance(30))
+			own_page((int32_t)p);
 }
 
 static void act_lend(void)
@@ -2055,28 +2080,34 @@ static void take(size_t want)
 {
 	int32_t pages[32];
 	dhs_fence fences[32];
+	struct model_step *steps[32];
 	size_t taken = 0, may = model_may_take(R->model);
 
 	say("take %zu pages", want);
 	told(dhs_take_pages(R->context, want, pages, fences, &taken), MODEL_CODE(0));
 	SAME("the pages taken", taken, want < may ? want : may);
-	if (!model_take(R->model, pages, taken))
+	if (!model_take(R->model, pages, taken, steps))
 		fail("take_pages: %s", R->model->fault);
 	for (size_t i = 0; i < taken; i++) {
 		digest((uint64_t)pages[i]);
-		own_page(pages[i], fences[i]);
+		R->engine_page[pages[i]] =
+			(struct engine_page){ .late = 1, .fence = fences[i], .step = steps[i] };
+		remember_fence(fences[i], steps[i]);
+		if (chance(70))
+			own_page(pages[i]);
 	}
 }
 
 static void act_take(void)
 {
-	take(below(33));
+	take(below(chance(50) ? 6 : 33));
 }
 
-static void take_all(void)
+/* All that costs nobody a page. */
+static void take_idle(void)
 {
-	while (model_may_take(R->model))
-		take(32);
+	while (model_idle_pages(R->model))
+		take(least((uint32_t)model_idle_pages(R->model), 32));
 }
 
 /* ---- batches ------------------------------------------------------------------ */
@@ -3274,7 +3305,7 @@ static void act_recall(void)
 	f = evict(s);
 	verify();
 	if (R->config.engine_pool && chance(60))
-		take_all();
+		take_idle();
 	if (f && chance(50)) {
 		if (chance(50))
 			settle_steps_of(s);
@@ -3301,7 +3332,7 @@ static void act_handover(void)
 		return;
 	settle_all();
 	sync_streams();
-	take_all();
+	take_idle();
 	lend(between(1, least(R->model->hot_pages + 1, 60)));
 	s = any_session();
 	if (s)
@@ -3829,6 +3860,8 @@ static void act(void)
 		else
 			act_take();
 	}
+	if (R->config.engine_pool)
+		own_late_pages();
 	verify();
 	if (often && !R->model->flight[0])
 		act_wait();

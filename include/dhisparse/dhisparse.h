@@ -348,13 +348,17 @@ DHS_API int dhs_context_place(dhs_context *context, uint32_t layer, uint32_t seg
                               dhs_place *place);
 
 /* Engine-owned pool: gives `count` page numbers in.  The library uses them
- * after the work that is on `stream` at this call.  A page that is already
- * lent, or not below device_pages, fails the whole call. */
+ * after the work that is on `stream` at this call, which it makes wait for what a page
+ * still waited for when it was taken.  A page that is already lent, or not below
+ * device_pages, fails the whole call; DHS_ERR_PENDING if the fence of one is pending. */
 DHS_API int dhs_lend_pages(dhs_context *context, const int32_t *pages, size_t count,
                            dhs_stream stream);
 
-/* Engine-owned pool: takes up to `count` free pages back.  pages[i] is the
- * engine's again once fences[i] has passed; *taken tells how many came. */
+/* Engine-owned pool: takes up to `count` pages back, at any time, the cheapest first: free
+ * ones, those on their way to sessions, under adaptive optional pages of sessions, no
+ * more than are wanted and backed up first, then draining ones.  What is required stays.
+ * pages[i] is the engine's again once fences[i] has passed, which is pending while a begun
+ * step or an extension still reads the page; *taken tells how many came. */
 DHS_API int dhs_take_pages(dhs_context *context, size_t count, int32_t *pages,
                            dhs_fence *fences, size_t *taken);
 
