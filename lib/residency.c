@@ -181,30 +181,52 @@ uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
 	return pages;
 }
 
-/* The live session with most optional pages; without `draining`, of those
- * whose pages would not drain. */
-static struct dhs_session_state *richest(dhs_context *context, int draining, uint64_t *total)
+/* Reclaim takes the session with most optional pages first, ties by the lower index. */
+static int comes_first(const struct dhs_session_state *a, const struct dhs_session_state *b)
+{
+	return a->resident != b->resident ? a->resident > b->resident : a->index < b->index;
+}
+
+/* The live session that reclaim takes first, of those that come after `after` (NULL: of all);
+ * without `draining`, of those whose pages would not drain. */
+static struct dhs_session_state *richest(const dhs_context *context, int draining,
+                                         const struct dhs_session_state *after)
 {
 	struct dhs_session_state *best = NULL;
 
-	*total = 0;
 	for (uint32_t i = 0; i < context->max_sessions; i++) {
 		struct dhs_session_state *s = &context->sessions.session[i];
 
-		if (!s->live || !s->resident || (!draining && dhs_work_open(s->last)))
+		if (!s->live || !s->resident || (!draining && dhs_work_open(s->last)) ||
+		    (after && !comes_first(after, s)))
 			continue;
-		*total += s->resident;
-		if (!best || s->resident > best->resident)
+		if (!best || comes_first(s, best))
 			best = s;
 	}
 	return best;
 }
 
+static uint64_t optional(const dhs_context *context, int draining)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t i = 0; i < context->max_sessions; i++) {
+		const struct dhs_session_state *s = &context->sessions.session[i];
+
+		if (s->live && (draining || !dhs_work_open(s->last)))
+			pages += s->resident;
+	}
+	return pages;
+}
+
+uint32_t dhs_residency_optional(const dhs_context *context)
+{
+	return (uint32_t)optional(context, 1);
+}
+
 struct dhs_session_state *dhs_residency_next(dhs_context *context)
 {
-	uint64_t optional;
-
-	return richest(context, 1, &optional);
+	return richest(context, 1, NULL);
 }
 
 int32_t dhs_residency_lift(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy)
@@ -220,24 +242,38 @@ static uint64_t in_pool(const dhs_context *context, int draining, const struct d
 
 uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining)
 {
-	uint64_t have = in_pool(context, draining, NULL), optional = 0;
+	uint64_t have = in_pool(context, draining, NULL);
 
-	if (have < wanted)
-		richest(context, draining, &optional);
-	return have < wanted ? have + optional + context->refill.count : have;
+	return have < wanted ? have + optional(context, draining) + context->refill.count : have;
+}
+
+/* As dhs_residency_make_room with `draining` goes about it. */
+void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *evicted,
+                            uint32_t *draining)
+{
+	uint64_t free = context->pool.free.count, later = context->pool.draining.count;
+	const struct dhs_session_state *s = NULL;
+
+	*evicted = 0;
+	if (free + later < pages)
+		free += context->refill.count;
+	while (free + later < pages && (s = richest(context, 1, s))) {
+		*evicted += s->resident;
+		free += dhs_work_open(s->last) ? 0 : s->resident;
+		later += dhs_work_open(s->last) ? s->resident : 0;
+	}
+	*draining = pages > free ? (uint32_t)(pages - free) : 0;
 }
 
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
                              struct dhs_work *copy)
 {
-	uint64_t optional;
-
 	while (in_pool(context, draining, copy) < pages) {
 		struct dhs_session_state *s;
 
 		if (dhs_refill_call_off(context, NULL))
 			continue;
-		s = richest(context, draining, &optional);
+		s = richest(context, draining, NULL);
 		dhs_context_log(context, DHS_LOG_INFO,
 		                "session %u gives its %u optional pages back to make room for %u", s->index,
 		                s->resident, pages);

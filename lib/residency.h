@@ -46,6 +46,14 @@ uint32_t dhs_residency_aging(const dhs_context *context, const struct dhs_sessio
  * looked at if fewer than `wanted` are there already. */
 uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining);
 
+/* Optional pages of all sessions. */
+uint32_t dhs_residency_optional(const dhs_context *context);
+
+/* What dhs_residency_make_room with `draining` would do for `pages` that can be had: optional
+ * pages that it would take back, and how many of those that it leaves would still drain. */
+void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *evicted,
+                            uint32_t *draining);
+
 /* Evicts whole sessions until `pages` are in the pool: free ones, or with
  * `draining` those too.  They must be among dhs_residency_room. */
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The libdhisparse authors */
 
+#include "admission.h"
 #include "residency.h"
 
 #include <string.h>
@@ -88,52 +89,22 @@ int dhs_session_find(const char *call, dhs_context *context, dhs_session handle,
 
 /* ---- create ---- */
 
-static int read_options(const dhs_context *context, const dhs_session_options *options,
-                        dhs_session_options *o)
+int dhs_session_read_options(const char *call, const dhs_context *context,
+                             const dhs_session_options *options, dhs_session_options *o)
 {
 	uint32_t max_rows = context->world.geometry.max_rows;
 	int rc = DHS_OK;
 
 	if (options)
-		rc = dhs_options_read("dhs_session_create", "options", options, o, sizeof(*o), sizeof(*o));
+		rc = dhs_options_read(call, "options", options, o, sizeof(*o), sizeof(*o));
 	if (rc == DHS_OK && o->flags)
-		rc = dhs_fail(DHS_ERR_ARGUMENT,
-		              "dhs_session_create: options->flags is %#x; no flag is known", o->flags);
+		rc = dhs_fail(DHS_ERR_ARGUMENT, "%s: options->flags is %#x; no flag is known", call,
+		              o->flags);
 	if (rc == DHS_OK && o->reserve_rows > max_rows)
 		rc = dhs_fail(DHS_ERR_ARGUMENT,
-		              "dhs_session_create: options->reserve_rows is %llu; a session has at most "
-		              "max_rows = %u",
-		              (unsigned long long)o->reserve_rows, max_rows);
+		              "%s: options->reserve_rows is %llu; a session has at most max_rows = %u",
+		              call, (unsigned long long)o->reserve_rows, max_rows);
 	return rc;
-}
-
-static int create_index(dhs_context *context)
-{
-	if (context->sessions.free_count)
-		return DHS_OK;
-	return dhs_context_refuse(
-		context, dhs_fail(DHS_ERR_DEVICE_MEMORY,
-	                      "dhs_session_create: all of max_sessions = %u sessions are in use",
-	                      context->max_sessions));
-}
-
-/* Host pages for what is reserved. */
-static int create_host_room(dhs_context *context, uint32_t need)
-{
-	const struct dhs_tier *tier = &context->tier;
-
-	if (context->policy == DHS_POLICY_FULL || need <= tier->free_count)
-		return DHS_OK;
-	if (need <= tier->free_count + tier->draining_count)
-		return dhs_fail(DHS_ERR_PENDING,
-		                "dhs_session_create: reserve_rows needs %u host pages; %u are free and %u "
-		                "more once begun steps are settled",
-		                need, tier->free_count, tier->draining_count);
-	return dhs_context_refuse(
-		context, dhs_fail(DHS_ERR_HOST_MEMORY,
-	                      "dhs_session_create: reserve_rows needs %u host pages of %u rows; %u of "
-	                      "%u are free",
-	                      need, context->world.geometry.page_rows, tier->free_count, tier->pages));
 }
 
 static void take_pages(dhs_context *context, int32_t *pages, uint32_t count)
@@ -172,21 +143,12 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 }
 
 /* Pages for the hot cache and the tail (under full: the reserve) are in the pool
- * when this returns 0. */
+ * when this returns 0: they can be had. */
 static int create_room(dhs_context *context, uint32_t need)
 {
 	struct dhs_work *copy;
-	uint64_t room = dhs_residency_room(context, need, 1);
-	int rc;
+	int rc = dhs_residency_copy_new(context, &copy);
 
-	if (room < need)
-		return dhs_context_refuse(
-			context,
-			dhs_fail(DHS_ERR_DEVICE_MEMORY,
-		             "dhs_session_create: a session needs %u pages (hot cache and tail, or "
-		             "what is reserved under full); %llu are free or optional",
-		             need, (unsigned long long)room));
-	rc = dhs_residency_copy_new(context, &copy);
 	if (rc)
 		return rc;
 	dhs_residency_make_room(context, need, 1, copy);
@@ -199,24 +161,22 @@ int dhs_session_create(dhs_context *context, const dhs_session_options *options,
 {
 	dhs_session_options o = DHS_INIT(dhs_session_options);
 	struct dhs_session_state *s;
-	uint32_t reserve, need;
+	dhs_admission a;
+	uint32_t reserve;
 	int rc = dhs_context_check("dhs_session_create", context);
 
 	if (rc == DHS_OK)
-		rc = read_options(context, options, &o);
+		rc = dhs_session_read_options("dhs_session_create", context, options, &o);
 	if (rc == DHS_OK)
 		rc = dhs_options_check_pointer("dhs_session_create", "session", session, sizeof(*session));
 	if (rc)
 		return rc;
 	context->works.call++;
 	reserve = dhs_ceil_div(o.reserve_rows, context->world.geometry.page_rows);
-	need = context->world.geometry.hot_pages +
-	       (context->policy == DHS_POLICY_FULL ? reserve : context->tail_pages);
-	rc = create_index(context);
+	dhs_admission_judge(context, reserve, &a);
+	rc = dhs_admission_check(context, &a);
 	if (rc == DHS_OK)
-		rc = create_host_room(context, reserve);
-	if (rc == DHS_OK)
-		rc = create_room(context, need);
+		rc = create_room(context, a.pages_needed);
 	if (rc == DHS_OK) {
 		s = &context->sessions.session[take_index(&context->sessions, context->max_sessions)];
 		session_start(context, s, reserve);

@@ -76,6 +76,10 @@ int dhs_sessions_init(dhs_context *context);
 int dhs_session_find(const char *call, dhs_context *context, dhs_session handle, int failed_too,
                      struct dhs_session_state **session);
 
+/* Options of a new session, checked; NULL is all defaults, which `o` has. */
+int dhs_session_read_options(const char *call, const dhs_context *context,
+                             const dhs_session_options *options, dhs_session_options *o);
+
 static inline uint32_t dhs_session_bound(const struct dhs_session_state *s)
 {
 	return s->settled + s->unsettled_rows;

@@ -125,6 +125,22 @@ START_TEST(test_context_structs)
 		AT(dhs_session_info, resident_pages, 48),
 		AT(dhs_session_info, required_pages, 52),
 		AT(dhs_session_info, host_rows, 56),
+		SIZE(dhs_admission, 72),
+		AT(dhs_admission, size, 0),
+		AT(dhs_admission, flags, 4),
+		AT(dhs_admission, verdict, 8),
+		AT(dhs_admission, lack, 12),
+		AT(dhs_admission, host_rows_needed, 16),
+		AT(dhs_admission, host_rows_free, 24),
+		AT(dhs_admission, host_rows_draining, 32),
+		AT(dhs_admission, pages_needed, 40),
+		AT(dhs_admission, pages_free, 44),
+		AT(dhs_admission, pages_coming, 48),
+		AT(dhs_admission, pages_optional, 52),
+		AT(dhs_admission, pages_draining, 56),
+		AT(dhs_admission, sessions_free, 60),
+		AT(dhs_admission, evicted_pages, 64),
+		AT(dhs_admission, pending_pages, 68),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));
@@ -266,6 +282,13 @@ START_TEST(test_values)
 		VALUE(DHS_BATCH_WRITE_PAD, 2),
 		VALUE(DHS_BATCH_STAGING_ROWS, 4),
 		VALUE(DHS_MAX_STEPS_IN_FLIGHT, 2),
+		VALUE(DHS_ADMISSION_YES, 1),
+		VALUE(DHS_ADMISSION_AFTER, 2),
+		VALUE(DHS_ADMISSION_NO, 3),
+		VALUE(DHS_LACK_NOTHING, 0),
+		VALUE(DHS_LACK_HOST_ROWS, 1),
+		VALUE(DHS_LACK_SESSIONS, 2),
+		VALUE(DHS_LACK_PAGES, 3),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));
@@ -352,6 +375,11 @@ static int output_info(struct outputs *o, void *out)
 	return dhs_session_get_info(o->rig.context, o->history.id, out);
 }
 
+static int output_admission(struct outputs *o, void *out)
+{
+	return dhs_session_admission(o->rig.context, NULL, out);
+}
+
 static int output_view(struct outputs *o, void *out)
 {
 	return dhs_batch_get_view(o->table.batch, out);
@@ -368,6 +396,7 @@ static const struct output output_calls[] = {
 	{ output_stats, sizeof(dhs_stats) },
 	{ output_place, sizeof(dhs_place) },
 	{ output_info, sizeof(dhs_session_info) },
+	{ output_admission, sizeof(dhs_admission) },
 	{ output_view, sizeof(dhs_batch_view) },
 };
 

@@ -931,6 +931,41 @@ START_TEST(test_session_create)
 }
 END_TEST
 
+START_TEST(test_session_admission)
+{
+	struct world w;
+	dhs_session_options options = DHS_INIT(dhs_session_options);
+	dhs_admission a = { .size = sizeof(a), .verdict = 99 };
+
+	world_open(&w);
+	refused(&w, dhs_session_admission(NULL, NULL, &a), DHS_ERR_ARGUMENT, "context", NULL);
+	refused(&w, dhs_session_admission(w.rig.context, NULL, NULL), DHS_ERR_ARGUMENT, "admission",
+	        NULL);
+	options.size = 8;
+	refused(&w, dhs_session_admission(w.rig.context, &options, &a), DHS_ERR_ARGUMENT, "size", "16");
+	options.size = sizeof(options);
+	options.flags = 1;
+	refused(&w, dhs_session_admission(w.rig.context, &options, &a), DHS_ERR_ARGUMENT, "flags",
+	        NULL);
+	options.flags = 0;
+	options.reserve_rows = 257;
+	refused(&w, dhs_session_admission(w.rig.context, &options, &a), DHS_ERR_ARGUMENT,
+	        "reserve_rows", "256");
+	options.reserve_rows = 0;
+	refused(&w,
+	        dhs_session_admission(w.rig.context, newer(&w.rig, &options, sizeof(options), 3), &a),
+	        DHS_ERR_VERSION, "options", NULL);
+	a.size = 4;
+	refused(&w, dhs_session_admission(w.rig.context, NULL, &a), DHS_ERR_ARGUMENT, "size", "8");
+	a.size = sizeof(a);
+	ck_assert_uint_eq(a.verdict, 99);
+	ck_good(
+		dhs_session_admission(w.rig.context, newer(&w.rig, &options, sizeof(options), NEWER), &a));
+	ck_assert_uint_eq(a.verdict, DHS_ADMISSION_YES);
+	world_close(&w);
+}
+END_TEST
+
 START_TEST(test_session_room)
 {
 	struct world w;
@@ -1893,6 +1928,7 @@ static TCase *session_case(bool in_pool)
 	tcase_add_test(session, test_take);
 	tcase_add_loop_test(session, test_session_handles, 0, COUNT_OF(session_calls));
 	tcase_add_test(session, test_session_create);
+	tcase_add_test(session, test_session_admission);
 	tcase_add_test(session, test_session_room);
 	tcase_add_test(session, test_session_host_room);
 	tcase_add_test(session, test_extend);

@@ -475,21 +475,80 @@ void model_refused(struct model *m, int code)
 
 /* ---- sessions ----------------------------------------------------------------- */
 
+/* Optional pages that a create takes back, and pages that it gets and that drain. */
+static void foresee(const struct model *m, dhs_admission *a)
+{
+	char *gone = calloc(m->config.max_sessions, 1);
+	uint32_t now = a->pages_free, later = a->pages_draining;
+
+	if (now + later < a->pages_needed)
+		now += m->comings;
+	while (now + later < a->pages_needed) {
+		struct model_session *most = NULL;
+
+		for (uint32_t i = 0; i < m->config.max_sessions; i++)
+			if (m->session[i] && !gone[i] &&
+			    (!most || optional_pages(m->session[i]) > optional_pages(most)))
+				most = m->session[i];
+		gone[most->index] = 1;
+		a->evicted_pages += optional_pages(most);
+		*(model_open(most) ? &later : &now) += optional_pages(most);
+	}
+	a->pending_pages = a->pages_needed > now ? a->pages_needed - now : 0;
+	free(gone);
+}
+
+void model_admission(const struct model *m, uint64_t reserve, dhs_admission *a)
+{
+	uint32_t pages = (uint32_t)up(reserve, m->config.page_rows), host;
+
+	memset(a, 0, sizeof *a);
+	host = count_ready(m->host_free, m->host_frees);
+	if (!full(m)) {
+		a->host_rows_needed = (uint64_t)pages * m->config.page_rows;
+		a->host_rows_free = (uint64_t)host * m->config.page_rows;
+		a->host_rows_draining = (uint64_t)(m->host_frees - host) * m->config.page_rows;
+	}
+	a->pages_needed = full(m) ? pages : m->hot_pages + m->tail_pages;
+	a->pages_free = count_ready(m->free, m->frees);
+	a->pages_draining = m->frees - a->pages_free;
+	a->pages_coming = m->comings;
+	a->pages_optional = all_optional(m, 0);
+	a->sessions_free = m->config.max_sessions - m->sessions;
+	a->verdict = DHS_ADMISSION_NO;
+	if (!full(m) && pages > m->host_frees) {
+		a->lack = DHS_LACK_HOST_ROWS;
+	} else if (!a->sessions_free) {
+		a->lack = DHS_LACK_SESSIONS;
+	} else if (a->pages_needed > m->frees + a->pages_optional + m->comings) {
+		a->lack = DHS_LACK_PAGES;
+	} else {
+		foresee(m, a);
+		if (!full(m) && pages > host)
+			a->lack = DHS_LACK_HOST_ROWS;
+		else if (a->evicted_pages || a->pending_pages)
+			a->lack = DHS_LACK_PAGES;
+		a->verdict = a->lack ? DHS_ADMISSION_AFTER : DHS_ADMISSION_YES;
+	}
+}
+
+uint32_t model_draining(const struct model_session *s)
+{
+	return s->hot_pages + s->spares - count_ready(s->hot_page_readers, s->hot_pages) -
+	       count_ready(s->spare, s->spares);
+}
+
 unsigned model_may_create(struct model *m, uint64_t reserve)
 {
-	uint32_t pages = (uint32_t)up(reserve, m->config.page_rows);
-	uint32_t need = full(m) ? pages : m->hot_pages + m->tail_pages;
-	unsigned codes = 0;
+	dhs_admission a;
 
 	if (reserve > m->config.max_rows)
 		return MODEL_CODE(DHS_ERR_ARGUMENT);
-	if (m->sessions == m->config.max_sessions)
-		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
-	if (!full(m))
-		codes |= host_codes(m, pages);
-	if (need > m->frees + all_optional(m, 0) + m->comings)
-		codes |= MODEL_CODE(DHS_ERR_DEVICE_MEMORY);
-	return codes ? codes : MODEL_CODE(0);
+	model_admission(m, reserve, &a);
+	if (a.verdict == DHS_ADMISSION_NO)
+		return MODEL_CODE(a.lack == DHS_LACK_HOST_ROWS ? DHS_ERR_HOST_MEMORY
+		                                               : DHS_ERR_DEVICE_MEMORY);
+	return MODEL_CODE(a.lack == DHS_LACK_HOST_ROWS ? DHS_ERR_PENDING : 0);
 }
 
 static void new_hot(struct model *m, struct model_session *s, struct model_hot *hot)

@@ -259,6 +259,9 @@ int model_open(const struct model_session *s);
 /* A refused create, extend or begin counts. */
 void model_refused(struct model *m, int code);
 
+void model_admission(const struct model *m, uint64_t reserve, dhs_admission *a);
+/* Pages of a session that has not begun and that still drain. */
+uint32_t model_draining(const struct model_session *s);
 unsigned model_may_create(struct model *m, uint64_t reserve);
 struct model_session *model_create(struct model *m, uint64_t reserve, dhs_session handle);
 unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t rows);

@@ -1804,8 +1804,63 @@ static struct fence *remember_fence(dhs_fence value, struct model_step *step)
 
 /* ---- sessions ----------------------------------------------------------------- */
 
+/* What a create would say; 0 and an empty answer if its options are wrong. */
+static int ask(const dhs_session_options *o, dhs_admission *got)
+{
+	dhs_admission want;
+	dhs_stats before = DHS_INIT(dhs_stats), after = DHS_INIT(dhs_stats);
+	unsigned allowed = MODEL_CODE(o->reserve_rows > R->config.max_rows ? DHS_ERR_ARGUMENT : 0);
+
+	*got = (dhs_admission)DHS_INIT(dhs_admission);
+	say("admission reserve %" PRIu64, o->reserve_rows);
+	must(dhs_context_stats(R->context, &before));
+	if (told(dhs_session_admission(R->context, o, got), allowed))
+		return 0;
+	must(dhs_context_stats(R->context, &after));
+	if (memcmp(&before, &after, sizeof before))
+		fail("a question about admission changed the statistics");
+	model_admission(R->model, o->reserve_rows, &want);
+	SAME("verdict", got->verdict, want.verdict);
+	SAME("lack", got->lack, want.lack);
+	SAME("host_rows_needed", got->host_rows_needed, want.host_rows_needed);
+	SAME("host_rows_free", got->host_rows_free, want.host_rows_free);
+	SAME("host_rows_draining", got->host_rows_draining, want.host_rows_draining);
+	SAME("pages_needed", got->pages_needed, want.pages_needed);
+	SAME("pages_free", got->pages_free, want.pages_free);
+	SAME("pages_coming", got->pages_coming, want.pages_coming);
+	SAME("pages_optional", got->pages_optional, want.pages_optional);
+	SAME("pages_draining", got->pages_draining, want.pages_draining);
+	SAME("sessions_free", got->sessions_free, want.sessions_free);
+	SAME("evicted_pages to be", got->evicted_pages, want.evicted_pages);
+	SAME("pending_pages", got->pending_pages, want.pending_pages);
+	return 1;
+}
+
+/* What was said before a create came true. */
+static void check_admission(const dhs_admission *a, int code, const struct model_session *s)
+{
+	dhs_stats got = DHS_INIT(dhs_stats);
+	int want = 0;
+
+	if (a->lack == DHS_LACK_HOST_ROWS)
+		want = a->verdict == DHS_ADMISSION_NO ? DHS_ERR_HOST_MEMORY : DHS_ERR_PENDING;
+	else if (a->verdict == DHS_ADMISSION_NO)
+		want = DHS_ERR_DEVICE_MEMORY;
+	if (code != want)
+		fail("admission: verdict %u lack %u, and create says %d", a->verdict, a->lack, code);
+	if (!s)
+		return;
+	must(dhs_context_stats(R->context, &got));
+	SAME("evicted pages", got.evicted_pages, R->model->stats.evicted_pages);
+	SAME("draining pages of a new session", model_draining(s), a->pending_pages);
+}
+
 static void act_create(void)
 {
+	struct model_session *s = NULL;
+	dhs_admission a;
+	uint64_t evicted = R->model->stats.evicted_pages;
+	int asked;
 	dhs_session_options o = DHS_INIT(dhs_session_options);
 	dhs_session handle = 77;
 	unsigned allowed;
@@ -1814,15 +1869,22 @@ static void act_create(void)
 	if (chance(25))
 		o.reserve_rows = below(R->config.max_rows + (chance(5) ? 10 : 1));
 	allowed = model_may_create(R->model, o.reserve_rows);
+	asked = chance(70) && ask(&o, &a);
 	say("create reserve %" PRIu64, o.reserve_rows);
 	code = told(dhs_session_create(R->context, o.reserve_rows || chance(50) ? &o : NULL, &handle),
 	            allowed);
 	if (code) {
 		model_refused(R->model, code);
 		SAME("the output of a failed create", handle, 77);
-		return;
+	} else {
+		s = model_create(R->model, o.reserve_rows, handle);
 	}
-	model_create(R->model, o.reserve_rows, handle);
+	if (!asked)
+		return;
+	check_admission(&a, code, s);
+	if (s)
+		SAME("pages that create took back", R->model->stats.evicted_pages - evicted,
+		     a.evicted_pages);
 }
 
 static void prefill(struct model_session *s, struct extension *x, const int32_t *slots)
@@ -1854,6 +1916,14 @@ static void see_extension(struct model_session *s, const int32_t *slots, uint32_
 	}
 }
 
+/* What is reserved is there, whatever others do. */
+static void refused(const struct model_session *s, uint64_t bound, int code)
+{
+	if ((code == DHS_ERR_HOST_MEMORY || code == DHS_ERR_DEVICE_MEMORY) && bound <= s->reserve)
+		fail("session %u has %" PRIu64 " rows reserved and is refused %" PRIu64 ": %d", s->serial,
+		     s->reserve, bound, code);
+}
+
 static void extend(struct model_session *s, uint32_t rows)
 {
 	struct extension *x = extension_of(NULL);
@@ -1866,6 +1936,8 @@ static void extend(struct model_session *s, uint32_t rows)
 	code = told(dhs_session_extend(R->context, s->handle, rows, stream, slots), allowed);
 	if (code) {
 		model_refused(R->model, code);
+		if (full_policy() || rows <= DHS_MAX_STEPS_IN_FLIGHT * R->config.max_new_rows)
+			refused(s, s->settled + rows, code);
 	} else {
 		model_extend(R->model, s, rows);
 		see_extension(s, slots, rows);
@@ -3068,6 +3140,8 @@ static struct step *begin(struct batch *b, const struct model_entry_ask *ask, ui
 	if (code) {
 		model_refused(R->model, code);
 		SAME("the output of a failed begin", handle, 55);
+		if (count == 1 && ask[0].session && !(ask[0].queries && code == DHS_ERR_DEVICE_MEMORY))
+			refused(ask[0].session, model_bound(R->model, ask[0].session) + ask[0].new_rows, code);
 		return NULL;
 	}
 	s->model = model_begin(R->model, b->model, ask, count);

@@ -390,6 +390,47 @@ typedef struct dhs_session_info {
 DHS_API int dhs_session_create(dhs_context *context, const dhs_session_options *options,
                                dhs_session *session);
 
+/* What dhs_session_create would say now. */
+enum {
+	DHS_ADMISSION_YES = 1,   /* it succeeds, and takes nothing from a session */
+	DHS_ADMISSION_AFTER = 2, /* it succeeds after what `lack` tells */
+	DHS_ADMISSION_NO = 3     /* not as long as the sessions and batches that there are stay */
+};
+
+/* What a no is for, and an after.  Of several the first of this order is told. */
+enum {
+	DHS_LACK_NOTHING = 0,
+	DHS_LACK_HOST_ROWS = 1, /* no: DHS_ERR_HOST_MEMORY.  after: DHS_ERR_PENDING until begun
+	                           steps are settled that still use host records */
+	DHS_LACK_SESSIONS = 2,  /* no, max_sessions are in use: DHS_ERR_DEVICE_MEMORY */
+	DHS_LACK_PAGES = 3      /* no: DHS_ERR_DEVICE_MEMORY.  after: create takes evicted_pages
+	                           from other sessions; pending_pages of its own still drain, until
+	                           when its first begin or extend is DHS_ERR_PENDING */
+};
+
+typedef struct dhs_admission {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t verdict;            /* DHS_ADMISSION_... */
+	uint32_t lack;               /* DHS_LACK_... */
+	uint64_t host_rows_needed;   /* to reserve, in whole pages; 0 under full */
+	uint64_t host_rows_free;
+	uint64_t host_rows_draining; /* free once begun steps are settled */
+	uint32_t pages_needed;       /* the session's required ones */
+	uint32_t pages_free;         /* these four can be had: ready, */
+	uint32_t pages_coming;       /* on their way to sessions, */
+	uint32_t pages_optional;     /* of sessions, */
+	uint32_t pages_draining;     /* and free once begun steps are settled */
+	uint32_t sessions_free;
+	uint32_t evicted_pages;      /* optional pages that create would take back */
+	uint32_t pending_pages;      /* of those that it would take: still draining */
+} dhs_admission;
+
+/* Tells, and changes nothing, what dhs_session_create with these options would meet with if
+ * it were the next call.  Host room is judged first.  options may be NULL. */
+DHS_API int dhs_session_admission(dhs_context *context, const dhs_session_options *options,
+                                  dhs_admission *admission);
+
 /* Room for `rows` rows of prefill behind the settled length.  slots[i], in
  * ordinary memory, is where row length + i is to be written, in every layer,
  * by work enqueued on `stream` after this call.  DHS_ERR_BUSY with an
