@@ -137,6 +137,15 @@ static void device_idle(void *device)
 		cudaGetLastError();
 }
 
+/* Else each call would make another device current again, which takes memory there. */
+static void thread_begin(void *device)
+{
+	const struct device *d = device;
+
+	if (cudaSetDevice(d->id) != cudaSuccess)
+		cudaGetLastError();
+}
+
 static int device_prepare(void *device, const struct dhs_world *world)
 {
 	struct device *d = device;
@@ -461,6 +470,7 @@ const struct dhs_backend_ops dhs_backend_cuda = {
 	.open = device_open,
 	.close = device_close,
 	.idle = device_idle,
+	.thread_begin = thread_begin,
 	.prepare = device_prepare,
 	.memory_new = memory_new,
 	.memory_free = memory_free,

@@ -103,9 +103,10 @@ int dhs_admission_check(dhs_context *context, const dhs_admission *a)
 int dhs_session_admission(dhs_context *context, const dhs_session_options *options,
                           dhs_admission *admission)
 {
+	DHS_GUARD(guard);
 	dhs_session_options o = DHS_INIT(dhs_session_options);
 	dhs_admission a;
-	int rc = dhs_context_check("dhs_session_admission", context);
+	int rc = dhs_context_enter("dhs_session_admission", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_read_options("dhs_session_admission", context, options, &o);

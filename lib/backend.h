@@ -21,6 +21,8 @@ struct dhs_backend_ops {
 	/* Waits until all that is on the device's streams has run, those being captured
 	 * included. */
 	void (*idle)(void *device);
+	/* The calling thread is the library's own, and works for this device only. */
+	void (*thread_begin)(void *device);
 	/* The geometry is known: memory of the backend's own. */
 	int (*prepare)(void *device, const struct dhs_world *world);
 

@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-int dhs_batch_check(const char *call, const dhs_batch *batch)
+int dhs_batch_enter(const char *call, dhs_batch *batch, struct dhs_guard *guard)
 {
 	if (!batch || batch->magic != DHS_BATCH_MAGIC)
 		return dhs_fail(DHS_ERR_ARGUMENT, "%s: batch is %s", call, batch ? "dead" : "NULL");
-	return dhs_context_check(call, batch->context);
+	return dhs_context_enter(call, batch->context, guard);
 }
 
 /* A pad is a slot of a page that is never lent, or a number below 0 that plan does
@@ -230,10 +230,11 @@ static int batch_new(dhs_context *context, const dhs_batch_options *o, uint32_t 
 
 int dhs_batch_create(dhs_context *context, const dhs_batch_options *options, dhs_batch **batch)
 {
+	DHS_GUARD(guard);
 	dhs_batch_options o;
 	dhs_batch *made = NULL;
 	uint32_t pages;
-	int rc = dhs_context_check("dhs_batch_create", context);
+	int rc = dhs_context_enter("dhs_batch_create", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = read_options("dhs_batch_create", &context->world.geometry, options, &o);
@@ -288,13 +289,14 @@ static int wait_for_steps(dhs_context *context, dhs_batch *batch)
 
 int dhs_batch_destroy(dhs_batch *batch)
 {
+	DHS_GUARD(guard);
 	dhs_context *context;
 	dhs_batch **link;
 	int rc;
 
 	if (!batch)
 		return DHS_OK;
-	rc = dhs_batch_check("dhs_batch_destroy", batch);
+	rc = dhs_batch_enter("dhs_batch_destroy", batch, &guard);
 	if (rc)
 		return rc;
 	context = batch->context;
@@ -315,9 +317,10 @@ int dhs_batch_destroy(dhs_batch *batch)
 
 int dhs_batch_get_view(dhs_batch *batch, dhs_batch_view *view)
 {
+	DHS_GUARD(guard);
 	dhs_batch_view out = DHS_INIT(dhs_batch_view);
 	const struct dhs_world *world;
-	int rc = dhs_batch_check("dhs_batch_get_view", batch);
+	int rc = dhs_batch_enter("dhs_batch_get_view", batch, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_options_check_output("dhs_batch_get_view", "view", view);

@@ -229,12 +229,15 @@ int dhs_context_create(const dhs_context_options *options, dhs_context **context
 	rc = c->ops->open(&u.o, &c->allocator, &c->device);
 	if (rc == DHS_OK)
 		rc = build(c, &u);
+	if (rc == DHS_OK) {
+		report_fallback(c, &u);
+		dhs_stats_publish(c);
+		rc = dhs_ticker_start(c, c->policy == DHS_POLICY_ADAPTIVE ? u.o.tick_us : 0);
+	}
 	if (rc) {
 		context_free(c);
 		return rc;
 	}
-	report_fallback(c, &u);
-	dhs_stats_publish(c);
 	*context = c;
 	return DHS_OK;
 }
@@ -291,6 +294,7 @@ void dhs_context_destroy(dhs_context *context)
 {
 	if (!context || context->magic != DHS_CONTEXT_MAGIC)
 		return;
+	dhs_ticker_stop(context);
 	record_open(context);
 	dhs_works_sync(context);
 	/* An abort moves the end of a step that may have left the list before. */
@@ -302,7 +306,8 @@ void dhs_context_destroy(dhs_context *context)
 
 int dhs_context_wait(dhs_context *context)
 {
-	int rc = dhs_context_check("dhs_context_wait", context);
+	DHS_GUARD(guard);
+	int rc = dhs_context_enter("dhs_context_wait", context, &guard);
 
 	if (rc)
 		return rc;
@@ -320,9 +325,10 @@ int dhs_context_wait(dhs_context *context)
 
 int dhs_context_place(dhs_context *context, uint32_t layer, uint32_t segment, dhs_place *place)
 {
+	DHS_GUARD(guard);
 	dhs_place out = DHS_INIT(dhs_place);
 	const struct dhs_geometry *g;
-	int rc = dhs_context_check("dhs_context_place", context);
+	int rc = dhs_context_enter("dhs_context_place", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_options_check_output("dhs_context_place", "place", place);
@@ -346,13 +352,23 @@ int dhs_context_place(dhs_context *context, uint32_t layer, uint32_t segment, dh
 
 /* ---- shared by the calls ---- */
 
-int dhs_context_check(const char *call, const dhs_context *context)
+int dhs_context_enter(const char *call, dhs_context *context, struct dhs_guard *guard)
 {
 	if (!context || context->magic != DHS_CONTEXT_MAGIC)
 		return dhs_fail(DHS_ERR_ARGUMENT, "%s: context is %s", call, context ? "dead" : "NULL");
+	if (context->ticker.us) {
+		pthread_mutex_lock(&context->ticker.inside);
+		guard->context = context;
+	}
 	if (context->lost)
 		return dhs_fail(DHS_ERR_DEVICE, "%s: the context's device is lost", call);
 	return DHS_OK;
+}
+
+void dhs_context_leave(struct dhs_guard *guard)
+{
+	if (guard->context)
+		pthread_mutex_unlock(&guard->context->ticker.inside);
 }
 
 int dhs_handle_check(const char *call, const char *name, const dhs_context *context,

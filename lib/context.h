@@ -2,8 +2,8 @@
 /* Copyright The libdhisparse authors */
 
 /*
- * The context: all that the host knows.  One thread at a time is in here, but
- * for `stats`, a copy that `lock` guards.
+ * The context: all that the host knows.  One thread at a time is in here, a caller or the
+ * library's own that ticks (see DHS_GUARD), but for `stats`, a copy that `lock` guards.
  */
 #ifndef DHS_LIB_CONTEXT_H
 #define DHS_LIB_CONTEXT_H
@@ -16,6 +16,7 @@
 #include "refill.h"
 #include "session.h"
 #include "staging.h"
+#include "ticker.h"
 #include "tier.h"
 #include "work.h"
 
@@ -73,6 +74,7 @@ struct dhs_context {
 	struct dhs_staging staging;
 	struct dhs_tier tier;
 	struct dhs_refill refill;
+	struct dhs_ticker ticker;
 	struct dhs_works works;
 	struct dhs_session_table sessions;
 	dhs_stream copy_stream;
@@ -118,9 +120,19 @@ struct dhs_batch {
 
 /* ---- shared by the calls ---- */
 
-/* The start of every call: a live context whose device is not lost. */
-int dhs_context_check(const char *call, const dhs_context *context);
-int dhs_batch_check(const char *call, const dhs_batch *batch);
+/* What the start of a call took, given back when the variable leaves its scope. */
+struct dhs_guard {
+	dhs_context *context; /* NULL: nothing */
+};
+
+#define DHS_GUARD(name) struct dhs_guard name __attribute__((cleanup(dhs_context_leave))) = { NULL }
+
+/* The start of every call but create, destroy and stats: a live context whose device is not
+ * lost, and, where a thread of the library ticks, the context to itself as long as the guard
+ * lives. */
+int dhs_context_enter(const char *call, dhs_context *context, struct dhs_guard *guard);
+int dhs_batch_enter(const char *call, dhs_batch *batch, struct dhs_guard *guard);
+void dhs_context_leave(struct dhs_guard *guard);
 /* Whether the stream is being captured; DHS_ERR_ARGUMENT if it is not the device's, and a
  * device that cannot say is lost. */
 int dhs_stream_check(const char *call, dhs_context *context, dhs_stream stream, int *capturing);

@@ -5,10 +5,11 @@
 
 /* The work that a fence names; NULL if it has passed.  Works not passed are few:
  * steps in flight, prefills, copies. */
-static int find(const char *call, dhs_context *context, dhs_fence fence, struct dhs_work **work)
+static int find(const char *call, dhs_context *context, dhs_fence fence, struct dhs_guard *guard,
+                struct dhs_work **work)
 {
 	uint64_t number = fence & DHS_NUMBER_MASK;
-	int rc = dhs_context_check(call, context);
+	int rc = dhs_context_enter(call, context, guard);
 
 	*work = NULL;
 	if (rc || !fence)
@@ -31,8 +32,9 @@ static int find(const char *call, dhs_context *context, dhs_fence fence, struct 
 
 int dhs_fence_wait(dhs_context *context, dhs_fence fence, dhs_stream stream)
 {
+	DHS_GUARD(guard);
 	struct dhs_work *work;
-	int rc = find("dhs_fence_wait", context, fence, &work);
+	int rc = find("dhs_fence_wait", context, fence, &guard, &work);
 
 	if (rc == DHS_OK)
 		rc = dhs_stream_ready("dhs_fence_wait", context, stream);
@@ -47,8 +49,9 @@ int dhs_fence_wait(dhs_context *context, dhs_fence fence, dhs_stream stream)
 
 int dhs_fence_sync(dhs_context *context, dhs_fence fence)
 {
+	DHS_GUARD(guard);
 	struct dhs_work *work;
-	int rc = find("dhs_fence_sync", context, fence, &work);
+	int rc = find("dhs_fence_sync", context, fence, &guard, &work);
 
 	if (rc || !work)
 		return rc;
@@ -60,8 +63,9 @@ int dhs_fence_sync(dhs_context *context, dhs_fence fence)
 
 int dhs_fence_query(dhs_context *context, dhs_fence fence, int *passed)
 {
+	DHS_GUARD(guard);
 	struct dhs_work *work;
-	int one = 1, also = 1, rc = find("dhs_fence_query", context, fence, &work);
+	int one = 1, also = 1, rc = find("dhs_fence_query", context, fence, &guard, &work);
 
 	if (rc)
 		return rc;

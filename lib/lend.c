@@ -4,9 +4,9 @@
 /* Pages that an engine lends out of a pool of its own, and takes back. */
 #include "residency.h"
 
-static int check_engine_pool(const char *call, const dhs_context *context)
+static int enter_engine_pool(const char *call, dhs_context *context, struct dhs_guard *guard)
 {
-	int rc = dhs_context_check(call, context);
+	int rc = dhs_context_enter(call, context, guard);
 
 	if (rc == DHS_OK && context->owns_pool)
 		rc = dhs_fail(DHS_ERR_UNSUPPORTED, "%s: the library owns this context's pool", call);
@@ -56,8 +56,9 @@ static int mark_lent(dhs_context *context, const int32_t *pages, size_t count)
 
 int dhs_lend_pages(dhs_context *context, const int32_t *pages, size_t count, dhs_stream stream)
 {
+	DHS_GUARD(guard);
 	struct dhs_work *work;
-	int rc = check_engine_pool("dhs_lend_pages", context);
+	int rc = enter_engine_pool("dhs_lend_pages", context, &guard);
 
 	if (rc == DHS_OK && count)
 		rc = dhs_options_check_pointer("dhs_lend_pages", "pages", pages, sizeof(*pages));
@@ -236,8 +237,9 @@ static int take(dhs_context *context, struct taking *t)
 int dhs_take_pages(dhs_context *context, size_t count, int32_t *pages, dhs_fence *fences,
                    size_t *taken)
 {
+	DHS_GUARD(guard);
 	struct taking t = { .count = count, .pages = pages, .fences = fences };
-	int rc = check_engine_pool("dhs_take_pages", context);
+	int rc = enter_engine_pool("dhs_take_pages", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_options_check_pointer("dhs_take_pages", "taken", taken, sizeof(*taken));

@@ -193,12 +193,10 @@ static int tick(dhs_context *context)
 	return rc ? dhs_context_lose(context, "dhs_context_advance", rc) : DHS_OK;
 }
 
-int dhs_context_advance(dhs_context *context)
+int dhs_refill_tick(dhs_context *context)
 {
-	int rc = dhs_context_check("dhs_context_advance", context);
+	int rc = DHS_OK;
 
-	if (rc)
-		return rc;
 	context->works.call++;
 	if (context->policy == DHS_POLICY_ADAPTIVE)
 		rc = tick(context);
@@ -207,4 +205,12 @@ int dhs_context_advance(dhs_context *context)
 	context->totals.ticks++;
 	dhs_stats_publish(context);
 	return rc;
+}
+
+int dhs_context_advance(dhs_context *context)
+{
+	DHS_GUARD(guard);
+	int rc = dhs_context_enter("dhs_context_advance", context, &guard);
+
+	return rc ? rc : dhs_refill_tick(context);
 }

@@ -37,6 +37,9 @@ struct dhs_refill {
 
 int dhs_refill_init(dhs_context *context, uint32_t pages);
 
+/* What dhs_context_advance does in a context that was entered. */
+int dhs_refill_tick(dhs_context *context);
+
 /* Calls off the pages that are on their way to a session, or to all (NULL): they are free
  * once their copies have run.  How many. */
 uint32_t dhs_refill_call_off(dhs_context *context, struct dhs_session_state *s);

@@ -9,18 +9,13 @@
  */
 #include "context.h"
 
-/* Checks the batch, the stream and, unless captured, that a step is begun that
- * `sessions` entries cover.  sessions 0 becomes the batch's most. */
+/* Checks the stream and, unless captured, that a step is begun that `sessions` entries
+ * cover.  sessions 0 becomes the batch's most. */
 static int check_call(const char *call, dhs_batch *batch, uint32_t *sessions, dhs_stream stream,
                       int *captured)
 {
-	dhs_context *context;
-	int rc = dhs_batch_check(call, batch);
+	int rc = dhs_stream_check(call, batch->context, stream, captured);
 
-	if (rc)
-		return rc;
-	context = batch->context;
-	rc = dhs_stream_check(call, context, stream, captured);
 	if (rc)
 		return rc;
 	if (!*captured && !batch->current)
@@ -53,7 +48,8 @@ static int check_group(const char *call, const dhs_batch *batch, uint32_t group)
 
 int dhs_step_all_resident(dhs_batch *batch, int *resident)
 {
-	int rc = dhs_batch_check("dhs_step_all_resident", batch);
+	DHS_GUARD(guard);
+	int rc = dhs_batch_enter("dhs_step_all_resident", batch, &guard);
 
 	if (rc)
 		return rc;
@@ -70,9 +66,12 @@ int dhs_step_all_resident(dhs_batch *batch, int *resident)
 int dhs_step_slots(dhs_batch *batch, uint32_t sessions, uint32_t rows, int32_t *slots_dev,
                    dhs_stream stream)
 {
+	DHS_GUARD(guard);
 	dhs_context *context;
-	int captured, rc = check_call("dhs_step_slots", batch, &sessions, stream, &captured);
+	int captured = 0, rc = dhs_batch_enter("dhs_step_slots", batch, &guard);
 
+	if (rc == DHS_OK)
+		rc = check_call("dhs_step_slots", batch, &sessions, stream, &captured);
 	if (rc)
 		return rc;
 	context = batch->context;
@@ -136,11 +135,9 @@ static int plan(const char *call, dhs_batch *batch, uint32_t group, const dhs_se
                 dhs_stream stream)
 {
 	dhs_selection s = DHS_INIT(dhs_selection);
-	dhs_context *context;
-	int captured, rc = dhs_batch_check(call, batch);
+	dhs_context *context = batch->context;
+	int captured = 0, rc = check_group(call, batch, group);
 
-	if (rc == DHS_OK)
-		rc = check_group(call, batch, group);
 	if (rc == DHS_OK)
 		rc = dhs_options_read(call, "selection", selection, &s, sizeof(s), sizeof(s));
 	if (rc == DHS_OK)
@@ -149,49 +146,65 @@ static int plan(const char *call, dhs_batch *batch, uint32_t group, const dhs_se
 		rc = fill_selection(call, batch, captured, &s);
 	if (rc)
 		return rc;
-	context = batch->context;
 	return context->ops->plan(context->device, &context->world, batch->state, group, &s, stream);
 }
 
 int dhs_step_plan(dhs_batch *batch, uint32_t group, const dhs_selection *selection,
                   dhs_stream stream)
 {
-	return plan("dhs_step_plan", batch, group, selection, stream);
+	DHS_GUARD(guard);
+	int rc = dhs_batch_enter("dhs_step_plan", batch, &guard);
+
+	return rc ? rc : plan("dhs_step_plan", batch, group, selection, stream);
 }
 
-int dhs_step_fetch(dhs_batch *batch, uint32_t group, uint32_t first, uint32_t layers,
-                   dhs_stream stream)
+static int fetch(const char *call, dhs_batch *batch, uint32_t group, uint32_t first,
+                 uint32_t layers, dhs_stream stream)
 {
 	const uint32_t *group_first;
 	uint32_t sessions = 0, all;
-	int captured, rc = check_call("dhs_step_fetch", batch, &sessions, stream, &captured);
+	int captured, rc = check_call(call, batch, &sessions, stream, &captured);
 
 	if (rc == DHS_OK)
-		rc = check_group("dhs_step_fetch", batch, group);
+		rc = check_group(call, batch, group);
 	if (rc)
 		return rc;
 	group_first = batch->context->group_first;
 	all = group_first[group + 1] - group_first[group];
 	if (first >= all || layers > all - first)
-		return dhs_fail(DHS_ERR_ARGUMENT,
-		                "dhs_step_fetch: first is %u and layers %u; group %u has %u layers", first,
-		                layers, group, all);
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: first is %u and layers %u; group %u has %u layers",
+		                call, first, layers, group, all);
 	return batch->context->ops->fetch(batch->context->device, &batch->context->world, batch->state,
 	                                  group, first, layers ? layers : all - first, stream);
+}
+
+int dhs_step_fetch(dhs_batch *batch, uint32_t group, uint32_t first, uint32_t layers,
+                   dhs_stream stream)
+{
+	DHS_GUARD(guard);
+	int rc = dhs_batch_enter("dhs_step_fetch", batch, &guard);
+
+	return rc ? rc : fetch("dhs_step_fetch", batch, group, first, layers, stream);
 }
 
 int dhs_step_resolve(dhs_batch *batch, uint32_t group, const dhs_selection *selection,
                      dhs_stream stream)
 {
-	int rc = plan("dhs_step_resolve", batch, group, selection, stream);
+	DHS_GUARD(guard);
+	int rc = dhs_batch_enter("dhs_step_resolve", batch, &guard);
 
-	return rc ? rc : dhs_step_fetch(batch, group, 0, 0, stream);
+	if (rc == DHS_OK)
+		rc = plan("dhs_step_resolve", batch, group, selection, stream);
+	return rc ? rc : fetch("dhs_step_resolve", batch, group, 0, 0, stream);
 }
 
 int dhs_step_commit(dhs_batch *batch, uint32_t sessions, const int32_t *kept_dev, dhs_stream stream)
 {
-	int captured, rc = check_call("dhs_step_commit", batch, &sessions, stream, &captured);
+	DHS_GUARD(guard);
+	int captured, rc = dhs_batch_enter("dhs_step_commit", batch, &guard);
 
+	if (rc == DHS_OK)
+		rc = check_call("dhs_step_commit", batch, &sessions, stream, &captured);
 	if (rc == DHS_OK && kept_dev)
 		rc = dhs_options_check_pointer("dhs_step_commit", "kept_dev", kept_dev, sizeof(*kept_dev));
 	if (rc)

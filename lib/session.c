@@ -159,11 +159,12 @@ static int create_room(dhs_context *context, uint32_t need)
 int dhs_session_create(dhs_context *context, const dhs_session_options *options,
                        dhs_session *session)
 {
+	DHS_GUARD(guard);
 	dhs_session_options o = DHS_INIT(dhs_session_options);
 	struct dhs_session_state *s;
 	dhs_admission a;
 	uint32_t reserve;
-	int rc = dhs_context_check("dhs_session_create", context);
+	int rc = dhs_context_enter("dhs_session_create", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_read_options("dhs_session_create", context, options, &o);
@@ -340,8 +341,9 @@ static int extend(dhs_context *context, struct dhs_session_state *s, uint32_t ro
 int dhs_session_extend(dhs_context *context, dhs_session session, uint32_t rows, dhs_stream stream,
                        int32_t *slots)
 {
+	DHS_GUARD(guard);
 	struct dhs_session_state *s;
-	int rc = dhs_context_check("dhs_session_extend", context);
+	int rc = dhs_context_enter("dhs_session_extend", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_extend", context, session, 0, &s);
@@ -406,9 +408,10 @@ static int commit(dhs_context *context, struct dhs_session_state *s, uint32_t ro
 
 int dhs_session_commit(dhs_context *context, dhs_session session, uint32_t rows, dhs_stream stream)
 {
+	DHS_GUARD(guard);
 	struct dhs_session_state *s;
 	struct dhs_work *copy;
-	int rc = dhs_context_check("dhs_session_commit", context);
+	int rc = dhs_context_enter("dhs_session_commit", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_commit", context, session, 0, &s);
@@ -462,8 +465,9 @@ static void cancel_steps(struct dhs_session_state *s)
 
 int dhs_session_truncate(dhs_context *context, dhs_session session, uint64_t rows)
 {
+	DHS_GUARD(guard);
 	struct dhs_session_state *s;
-	int rc = dhs_context_check("dhs_session_truncate", context);
+	int rc = dhs_context_enter("dhs_session_truncate", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_truncate", context, session, 0, &s);
@@ -489,11 +493,12 @@ int dhs_session_truncate(dhs_context *context, dhs_session session, uint64_t row
 
 int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fence)
 {
+	DHS_GUARD(guard);
 	struct dhs_session_state *s;
 	struct dhs_work *copy, *after, *behind = NULL;
 	uint64_t number;
 	uint32_t pages, coming;
-	int rc = dhs_context_check("dhs_session_evict", context);
+	int rc = dhs_context_enter("dhs_session_evict", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_evict", context, session, 0, &s);
@@ -547,8 +552,9 @@ static void release_hot(dhs_context *context, struct dhs_session_state *s)
 
 int dhs_session_destroy(dhs_context *context, dhs_session session)
 {
+	DHS_GUARD(guard);
 	struct dhs_session_state *s;
-	int rc = dhs_context_check("dhs_session_destroy", context);
+	int rc = dhs_context_enter("dhs_session_destroy", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_destroy", context, session, 1, &s);
@@ -574,10 +580,11 @@ int dhs_session_destroy(dhs_context *context, dhs_session session)
 
 int dhs_session_get_info(dhs_context *context, dhs_session session, dhs_session_info *info)
 {
+	DHS_GUARD(guard);
 	dhs_session_info out = DHS_INIT(dhs_session_info);
 	struct dhs_session_state *s;
 	uint32_t page_rows;
-	int rc = dhs_context_check("dhs_session_get_info", context);
+	int rc = dhs_context_enter("dhs_session_get_info", context, &guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_session_find("dhs_session_get_info", context, session, 1, &s);

@@ -14,6 +14,9 @@
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define KNOWN_FLAGS                                                                                \
 	(DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE | DHS_CONTEXT_POOL_STAGING | DHS_CONTEXT_REFILL)
+/* A thread that ticks more often does little else, and a minute is a mistake. */
+#define LEAST_TICK_US 100
+#define MOST_TICK_US 60000000
 /* No machine has more: sizes past it are told before they overflow anything. */
 #define MOST_BYTES ((uint64_t)1 << 60)
 
@@ -150,6 +153,16 @@ static int check_refill(const char *call, struct dhs_setup *u)
 		o->refill_high = o->refill_high ? o->refill_high : dhs_max_u32(o->refill_low, 2 * session);
 	}
 	return dhs_options_check_range(call, "refill_high", o->refill_high, o->refill_low, UINT32_MAX);
+}
+
+static int check_ticks(const char *call, const dhs_context_options *o)
+{
+	if (o->reserved)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->reserved is %u; it must be 0", call,
+		                o->reserved);
+	if (!o->tick_us)
+		return DHS_OK;
+	return dhs_options_check_range(call, "tick_us", o->tick_us, LEAST_TICK_US, MOST_TICK_US);
 }
 
 /* A session's required pages must be in the pool, its host room in the tier. */
@@ -289,6 +302,8 @@ int dhs_setup_read(const char *call, const char *name, const dhs_context_options
 		u->tail_pages = dhs_ceil_div(tail, u->layout.layout.page_rows) + 1;
 	}
 	rc = check_refill(call, u);
+	if (rc == DHS_OK)
+		rc = check_ticks(call, o);
 	if (rc == DHS_OK)
 		rc = check_budgets(call, u);
 	if (rc == DHS_OK)

@@ -53,7 +53,7 @@ int dhs_context_stats(dhs_context *context, dhs_stats *stats)
 	dhs_stats out;
 	int rc;
 
-	/* Not dhs_context_check: `lost` belongs to the calling thread of the context. */
+	/* Not dhs_context_enter: `lost` belongs to who is in the context. */
 	if (!context || context->magic != DHS_CONTEXT_MAGIC)
 		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_context_stats: context is %s",
 		                context ? "dead" : "NULL");
@@ -63,7 +63,7 @@ int dhs_context_stats(dhs_context *context, dhs_stats *stats)
 	pthread_mutex_lock(&context->lock);
 	out = context->stats;
 	pthread_mutex_unlock(&context->lock);
-	out.flags = 0;
+	out.flags = context->ticker.us ? 0 : DHS_STATS_REPEATABLE;
 	dhs_options_write(&out, sizeof(out), stats);
 	return DHS_OK;
 }

@@ -522,7 +522,8 @@ static int begin(dhs_batch *batch, const void *entries, size_t count, size_t ent
 int dhs_step_begin(dhs_batch *batch, const dhs_step_entry *entries, size_t count, size_t entry_size,
                    dhs_stream stream, dhs_step *step)
 {
-	int rc = dhs_batch_check("dhs_step_begin", batch);
+	DHS_GUARD(guard);
+	int rc = dhs_batch_enter("dhs_step_begin", batch, &guard);
 
 	if (rc)
 		return rc;
@@ -552,10 +553,10 @@ int dhs_step_begin(dhs_batch *batch, const dhs_step_entry *entries, size_t count
 /* ---- settle, end, abort ---- */
 
 static int find_step(const char *call, dhs_context *context, dhs_step handle,
-                     struct dhs_step_record **step)
+                     struct dhs_guard *guard, struct dhs_step_record **step)
 {
 	uint64_t number = handle & DHS_NUMBER_MASK;
-	int rc = dhs_context_check(call, context);
+	int rc = dhs_context_enter(call, context, guard);
 
 	if (rc == DHS_OK)
 		rc = dhs_handle_check(call, "step", context, DHS_KIND_STEP, handle);
@@ -643,8 +644,9 @@ static int end_ready(const char *call, dhs_context *context, const struct dhs_st
 
 int dhs_step_settle(dhs_context *context, dhs_step step, const uint32_t *kept, size_t count)
 {
+	DHS_GUARD(guard);
 	struct dhs_step_record *record;
-	int rc = find_step("dhs_step_settle", context, step, &record);
+	int rc = find_step("dhs_step_settle", context, step, &guard, &record);
 
 	if (rc == DHS_OK)
 		rc = check_kept("dhs_step_settle", context, record, kept, count);
@@ -667,8 +669,9 @@ static int commit_known(dhs_context *context, struct dhs_step_record *step, cons
 
 int dhs_step_end(dhs_context *context, dhs_step step, const uint32_t *kept, size_t count)
 {
+	DHS_GUARD(guard);
 	struct dhs_step_record *record;
-	int rc = find_step("dhs_step_end", context, step, &record);
+	int rc = find_step("dhs_step_end", context, step, &guard, &record);
 
 	if (rc == DHS_OK)
 		rc = check_kept("dhs_step_end", context, record, kept, count);
@@ -708,8 +711,9 @@ static int report(dhs_context *context, struct dhs_step_record *step)
 
 int dhs_step_abort(dhs_context *context, dhs_step step)
 {
+	DHS_GUARD(guard);
 	struct dhs_step_record *record;
-	int rc = find_step("dhs_step_abort", context, step, &record);
+	int rc = find_step("dhs_step_abort", context, step, &guard, &record);
 
 	if (rc == DHS_OK)
 		rc = dhs_work_end_ready("dhs_step_abort", context, record->work);

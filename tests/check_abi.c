@@ -71,7 +71,7 @@ END_TEST
 START_TEST(test_context_structs)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_context_options, 128),
+		SIZE(dhs_context_options, 136),
 		AT(dhs_context_options, size, 0),
 		AT(dhs_context_options, flags, 4),
 		AT(dhs_context_options, backend, 8),
@@ -96,6 +96,8 @@ START_TEST(test_context_structs)
 		AT(dhs_context_options, link_bytes, 112),
 		AT(dhs_context_options, refill_low, 120),
 		AT(dhs_context_options, refill_high, 124),
+		AT(dhs_context_options, tick_us, 128),
+		AT(dhs_context_options, reserved, 132),
 		SIZE(dhs_required, 72),
 		AT(dhs_required, size, 0),
 		AT(dhs_required, flags, 4),
@@ -277,6 +279,7 @@ START_TEST(test_values)
 		VALUE(DHS_CONTEXT_DEVICE, 2),
 		VALUE(DHS_CONTEXT_POOL_STAGING, 4),
 		VALUE(DHS_CONTEXT_REFILL, 8),
+		VALUE(DHS_STATS_REPEATABLE, 1),
 		VALUE(DHS_BACKEND_CUDA, 2),
 		VALUE(DHS_BATCH_READ_PAD, 1),
 		VALUE(DHS_BATCH_WRITE_PAD, 2),

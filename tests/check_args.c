@@ -66,6 +66,9 @@ SPOIL(host_rows_full, r->options.policy = DHS_POLICY_FULL)
 SPOIL(refill_low, r->options.refill_low = 7; r->options.refill_high = 6)
 SPOIL(refill_low_high, r->options.refill_low = UINT32_MAX; r->options.refill_high = 1)
 SPOIL(refill_high, r->options.refill_high = 4)
+SPOIL(tick_us, r->options.tick_us = 99)
+SPOIL(tick_us_high, r->options.tick_us = 60000001)
+SPOIL(reserved, r->options.reserved = 1)
 SPOIL(layout, r->options.layout = NULL)
 
 static void spoil_refill_zero(struct rig *r)
@@ -103,7 +106,7 @@ static void spoil_full_no_pages(struct rig *r)
 static const struct spoiled spoiled_options[] = {
 	BAD(size_0, DHS_ERR_ARGUMENT, "size", NULL),
 	BAD(size_4, DHS_ERR_ARGUMENT, "size", NULL),
-	BAD(size_small, DHS_ERR_ARGUMENT, "size", "120"),
+	BAD(size_small, DHS_ERR_ARGUMENT, "size", "128"),
 	BAD(flags, DHS_ERR_ARGUMENT, "flags", NULL),
 	BAD(device, DHS_ERR_ARGUMENT, "device", "DHS_CONTEXT_DEVICE"),
 	BAD(flags_high, DHS_ERR_ARGUMENT, "flags", NULL),
@@ -142,6 +145,9 @@ static const struct spoiled spoiled_options[] = {
 	BAD(refill_low_high, DHS_ERR_ARGUMENT, "refill_high", "4294967295"),
 	BAD(refill_high, DHS_ERR_ARGUMENT, "refill_high", "5"), /* refill_low is a session's pages */
 	BAD(refill_zero, DHS_ERR_ARGUMENT, "refill_high", "1"),
+	BAD(tick_us, DHS_ERR_ARGUMENT, "tick_us", "100"),
+	BAD(tick_us_high, DHS_ERR_ARGUMENT, "tick_us", "60000000"),
+	BAD(reserved, DHS_ERR_ARGUMENT, "reserved", "0"),
 	BAD(layout, DHS_ERR_ARGUMENT, "layout", NULL),
 };
 

@@ -421,6 +421,7 @@ struct worker {
 	pthread_t thread;
 	atomic_int stop;
 	atomic_int played;
+	uint32_t tick_us; /* of its contexts */
 };
 
 static void *work(void *arg)
@@ -435,6 +436,7 @@ static void *work(void *arg)
 		memset(e.length, 0, sizeof(e.length));
 		e.options.policy =
 			atomic_load(&w->played) % 2 == 0 ? DHS_POLICY_FIXED : DHS_POLICY_ADAPTIVE;
+		e.options.tick_us = w->tick_us;
 		engine_open(&e);
 		for (uint32_t i = 0; i < SESSIONS; i++)
 			engine_prefill(&e, i, 200);
@@ -449,14 +451,18 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Captures again and again in the mode in which any thread's unsafe call ends it. */
+/* Captures again and again in the mode in which any thread's unsafe call ends it; also where
+ * threads of the library tick, for the context that is captured and for the other. */
 START_TEST(test_capture_beside_a_thread)
 {
-	struct worker w = { .stop = 0 };
+	struct worker w = { .stop = 0, .tick_us = _i == 1 ? 200 : 0 };
 	struct dice dice = { 6 };
 	struct engine e;
 
-	engine_start(&e, &dice);
+	engine_default(&e);
+	e.options.backup = DHS_BACKUP_BACKGROUND;
+	e.options.tick_us = w.tick_us;
+	engine_run(&e, &dice);
 	ck_assert_int_eq(pthread_create(&w.thread, NULL, work, &w), 0);
 	for (uint32_t n = 0; n < 300 || atomic_load(&w.played) < 3; n++) {
 		struct device_graph *graph = NULL;
@@ -948,6 +954,7 @@ END_TEST
 
 static int lost_calls;
 static int lost_wrong;
+static uint32_t sticky_ticks; /* tick_us */
 
 static void lost(const char *call, int code)
 {
@@ -999,7 +1006,10 @@ static int sticky(void)
 	struct engine e;
 	dhs_step step;
 
-	engine_start(&e, &dice);
+	engine_default(&e);
+	e.options.backup = DHS_BACKUP_RECLAIM;
+	e.options.tick_us = sticky_ticks;
+	engine_run(&e, &dice);
 	if (begin(&e, &step) || device_kernel_trap(e.stream))
 		return 1;
 	cudaStreamSynchronize(e.stream);
@@ -1021,7 +1031,8 @@ START_TEST(test_sticky_error)
 	char command[600];
 	int status;
 
-	snprintf(command, sizeof(command), "CK_FORK=no '%s' --sticky", program);
+	snprintf(command, sizeof(command), "CK_FORK=no '%s' --sticky%s", program,
+	         _i == 1 ? "-ticking" : "");
 	status = system(command);
 	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", (unsigned)status);
 }
@@ -1049,7 +1060,8 @@ int main(int argc, char **argv)
 	program = argv[0];
 	if (argc > 1 && strcmp(argv[1], "--device") == 0)
 		return print_device();
-	if (argc > 1 && strcmp(argv[1], "--sticky") == 0) {
+	sticky_ticks = argc > 1 && strcmp(argv[1], "--sticky-ticking") == 0 ? 500 : 0;
+	if (sticky_ticks || (argc > 1 && strcmp(argv[1], "--sticky") == 0)) {
 		tcase_add_test(cuda, test_lost_device);
 		suite_add_tcase(suite, cuda);
 		return support_run(suite);
@@ -1059,7 +1071,7 @@ int main(int argc, char **argv)
 	tcase_add_test(cuda, test_nothing_waits);
 	tcase_add_test(cuda, test_lending_waits_for_nothing);
 	tcase_add_test(cuda, test_wait_beside_a_capture);
-	tcase_add_test(cuda, test_capture_beside_a_thread);
+	tcase_add_loop_test(cuda, test_capture_beside_a_thread, 0, 2);
 	tcase_add_test(cuda, test_no_room);
 	tcase_add_loop_test(cuda, test_staged_rows, 0, 2);
 	tcase_add_test(cuda, test_aliases);
@@ -1072,7 +1084,7 @@ int main(int argc, char **argv)
 	tcase_add_test(cuda, test_every_device);
 	tcase_add_test(cuda, test_auto_is_cuda);
 	tcase_add_test(cuda, test_default_stream);
-	tcase_add_test(cuda, test_sticky_error);
+	tcase_add_loop_test(cuda, test_sticky_error, 0, 2);
 	suite_add_tcase(suite, cuda);
 	return support_run(suite);
 }

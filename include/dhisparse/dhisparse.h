@@ -21,7 +21,9 @@
  *          belongs to another context is told: DHS_ERR_ARGUMENT.
  * Units    rows, unless the name says bytes or pages.
  * Threads  one caller at a time for a context and its batches;
- *          dhs_context_stats() and dhs_last_error() from any thread.
+ *          dhs_context_stats() and dhs_last_error() from any thread.  The
+ *          library has no threads, but one in a context with tick_us, which
+ *          is no caller: the library sees to it.
  * Streams  a stream is the backend's: a cudaStream_t, or one made by
  *          <dhisparse/host.h>.  NULL is the device's default stream.
  * Capture  dhs_step_slots, _plan, _fetch, _resolve and _commit may be captured
@@ -161,7 +163,8 @@ enum {
 
 /* Where memory comes from.  alloc returns memory aligned to `align` (a power
  * of two), contents undefined, or NULL.  free gets what alloc was asked for.
- * Both may be called from any thread that calls the library. */
+ * Both may be called from any thread that calls the library, and, as the log, from
+ * the thread of a context with tick_us. */
 typedef struct dhs_allocator {
 	uint32_t size;
 	uint32_t flags; /* DHS_ALLOCATOR_... */
@@ -172,7 +175,9 @@ typedef struct dhs_allocator {
 
 enum { DHS_LOG_ERROR = 1, DHS_LOG_WARNING = 2, DHS_LOG_INFO = 3 };
 
-/* Called on the thread that calls the library; must not call it back. */
+/* Called on the thread that calls the library, and with tick_us on the context's own: never
+ * on two at a time for one context, so a lock that it takes must not be held where the
+ * library is called.  Must not call the library back. */
 typedef void (*dhs_log_fn)(void *arg, uint32_t level, const char *text);
 
 enum {
@@ -235,6 +240,10 @@ typedef struct dhs_context_options {
 	uint32_t refill_low;       /* free pages at which refill ends and, */
 	uint32_t refill_high;      /* at least refill_low, from which on it begins; 0 (see flags):
 	                              one and two sessions' required pages */
+	uint32_t tick_us;          /* adaptive: a thread of the library ticks every so many
+	                              microseconds, 100 to 60,000,000; 0: the engine does, by
+	                              dhs_context_advance */
+	uint32_t reserved;         /* 0 */
 } dhs_context_options;
 
 /* What a context or a batch takes, exactly. */
@@ -254,12 +263,17 @@ typedef struct dhs_required {
 	uint64_t staging_bytes;  /* batch: of device_bytes: staging behind the pool */
 } dhs_required;
 
+enum {
+	DHS_STATS_REPEATABLE = 1 /* the same calls give the same slots, victims and pages again; not
+	                            so where a thread of the library ticks */
+};
+
 /* Counters run from the context's creation; those of resolving are taken over
  * from the device when a step is two steps old, by begin (also one that then
  * fails), by dhs_context_wait, or with the batch's end. */
 typedef struct dhs_stats {
 	uint32_t size;
-	uint32_t flags;
+	uint32_t flags;           /* DHS_STATS_... */
 	/* pages of the pool: these six sum to device_pages */
 	uint32_t pages_reserved;  /* the engine's, or not lent */
 	uint32_t pages_free;      /* ready, or ready once recorded work has passed */
@@ -296,7 +310,7 @@ typedef struct dhs_stats {
 	uint64_t order_errors;    /* told on the device: a second commit, a fetch without plan */
 	uint64_t flow_waits;      /* begins that had to wait for the device */
 	uint64_t staging_bytes;   /* device memory of batches' staging behind the pool */
-	uint64_t ticks;           /* calls of dhs_context_advance */
+	uint64_t ticks;           /* calls of dhs_context_advance, and those of the library's thread */
 	uint64_t refilled_pages;  /* optional pages that came back */
 	uint64_t refill_bytes;    /* host to device, by dhs_context_advance */
 	uint32_t pages_coming;    /* of pages_resident: on their way */

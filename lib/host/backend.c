@@ -77,6 +77,11 @@ static void device_idle(void *device)
 	dhs_host_idle(((struct device *)device)->host);
 }
 
+static void thread_begin(void *device)
+{
+	(void)device;
+}
+
 static int device_prepare(void *device, const struct dhs_world *world)
 {
 	struct device *d = device;
@@ -365,6 +370,7 @@ const struct dhs_backend_ops dhs_backend_host = {
 	.open = device_open,
 	.close = device_close,
 	.idle = device_idle,
+	.thread_begin = thread_begin,
 	.prepare = device_prepare,
 	.memory_new = memory_new,
 	.memory_write = memory_write,
