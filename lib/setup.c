@@ -261,6 +261,16 @@ static int stages_behind(const dhs_context_options *o)
 	return !o->pool && !(o->flags & DHS_CONTEXT_POOL_STAGING) && (!ops || ops->alias(o));
 }
 
+uint64_t dhs_setup_pool_bytes(const struct dhs_setup *u, uint32_t pages)
+{
+	const dhs_layout *l = &u->layout.layout;
+	uint64_t stride =
+		u->o.pool ? (uint64_t)l->page_rows * u->layout.row_bytes : u->layout.page_stride;
+	uint64_t layer = u->staging.mapped ? dhs_staging_own(pages, stride) : pages * stride, bytes;
+
+	return __builtin_mul_overflow(layer, l->layers, &bytes) ? UINT64_MAX : bytes;
+}
+
 static void fill_staging(struct dhs_setup *u, const struct dhs_geometry *g)
 {
 	uint64_t rows = g->tiered ? dhs_min_u32(g->max_rows, STAGED_ROWS) : 0;
@@ -269,8 +279,7 @@ static void fill_staging(struct dhs_setup *u, const struct dhs_geometry *g)
 	if (stages_behind(&u->o))
 		dhs_staging_shape(g, rows, &u->staging);
 	if (!u->o.pool)
-		u->pool_bytes =
-			g->layers * (u->staging.mapped ? u->staging.own : g->pages * u->layout.page_stride);
+		u->pool_bytes = dhs_setup_pool_bytes(u, g->pages);
 }
 
 int dhs_setup_read(const char *call, const char *name, const dhs_context_options *options,

@@ -28,6 +28,9 @@ struct dhs_setup {
 int dhs_setup_read(const char *call, const char *name, const dhs_context_options *options,
                    int calculate, struct dhs_setup *u);
 
+/* Bytes of a pool of `pages` pages; of an engine's those of its rows. */
+uint64_t dhs_setup_pool_bytes(const struct dhs_setup *u, uint32_t pages);
+
 /* Everything about the geometry that is a number. */
 void dhs_setup_geometry(const struct dhs_setup *u, struct dhs_geometry *g);
 

@@ -24,6 +24,11 @@ static uint64_t windows_for(uint64_t pages, uint64_t page_stride)
 	return (bytes + DHS_WINDOW_BYTES - 1) / DHS_WINDOW_BYTES;
 }
 
+uint64_t dhs_staging_own(uint32_t pages, uint64_t page_stride)
+{
+	return windows_for(pages, page_stride) * DHS_WINDOW_BYTES;
+}
+
 /* A window begins somewhere in a page: one more page than asked for has its rest. */
 static uint64_t batch_windows(const struct dhs_staging_shape *shape, uint64_t pages)
 {
@@ -47,7 +52,7 @@ void dhs_staging_shape(const struct dhs_geometry *g, uint64_t rows, struct dhs_s
 
 	*shape = (struct dhs_staging_shape){ .mapped = 1 };
 	shape->page_stride = g->segment[0].page_stride;
-	shape->own = windows_for(g->pages, shape->page_stride) * DHS_WINDOW_BYTES;
+	shape->own = dhs_staging_own(g->pages, shape->page_stride);
 	windows = batch_windows(shape, rows / g->page_rows + 1) +
 	          ROUNDED_BATCHES * (batch_windows(shape, 1) + 1);
 	most = most_windows(g, shape);

@@ -40,6 +40,9 @@ struct dhs_staging {
 	void **at;            /* [layers] room for the addresses of one mapping */
 };
 
+/* Bytes of a layer's range for `pages` pages of the pool. */
+uint64_t dhs_staging_own(uint32_t pages, uint64_t page_stride);
+
 /* The range of a pool of `pages` pages with room for `rows` staging rows of all batches. */
 void dhs_staging_shape(const struct dhs_geometry *g, uint64_t rows,
                        struct dhs_staging_shape *shape);

@@ -212,6 +212,29 @@ START_TEST(test_step_structs)
 		AT(dhs_batch_options, staging_buffers, 24),
 		AT(dhs_batch_options, read_pad, 28),
 		AT(dhs_batch_options, write_pad, 32),
+		SIZE(dhs_budget, 56),
+		AT(dhs_budget, size, 0),
+		AT(dhs_budget, flags, 4),
+		AT(dhs_budget, device_bytes, 8),
+		AT(dhs_budget, row_bytes, 16),
+		AT(dhs_budget, session_bytes, 24),
+		AT(dhs_budget, rows, 32),
+		AT(dhs_budget, sessions, 40),
+		AT(dhs_budget, batches, 44),
+		AT(dhs_budget, batch, 48),
+		SIZE(dhs_budget_result, 72),
+		AT(dhs_budget_result, size, 0),
+		AT(dhs_budget_result, flags, 4),
+		AT(dhs_budget_result, device_pages, 8),
+		AT(dhs_budget_result, sessions, 12),
+		AT(dhs_budget_result, whole_sessions, 16),
+		AT(dhs_budget_result, reserved, 20),
+		AT(dhs_budget_result, host_rows, 24),
+		AT(dhs_budget_result, engine_bytes, 32),
+		AT(dhs_budget_result, context_bytes, 40),
+		AT(dhs_budget_result, batch_bytes, 48),
+		AT(dhs_budget_result, pool_bytes, 56),
+		AT(dhs_budget_result, left_bytes, 64),
 		SIZE(dhs_batch_view, 40),
 		AT(dhs_batch_view, size, 0),
 		AT(dhs_batch_view, flags, 4),
@@ -383,6 +406,17 @@ static int output_admission(struct outputs *o, void *out)
 	return dhs_session_admission(o->rig.context, NULL, out);
 }
 
+static int output_budget(struct outputs *o, void *out)
+{
+	dhs_context_options context = o->rig.options;
+	dhs_budget budget = DHS_INIT(dhs_budget);
+
+	context.device_pages = 0;
+	budget.device_bytes = UINT64_C(1) << 32;
+	budget.rows = 99;
+	return dhs_pool_budget(&context, &budget, out);
+}
+
 static int output_view(struct outputs *o, void *out)
 {
 	return dhs_batch_get_view(o->table.batch, out);
@@ -400,6 +434,7 @@ static const struct output output_calls[] = {
 	{ output_place, sizeof(dhs_place) },
 	{ output_info, sizeof(dhs_session_info) },
 	{ output_admission, sizeof(dhs_admission) },
+	{ output_budget, sizeof(dhs_budget_result) },
 	{ output_view, sizeof(dhs_batch_view) },
 };
 

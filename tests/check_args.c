@@ -937,6 +937,65 @@ START_TEST(test_session_create)
 }
 END_TEST
 
+/* dhs_pool_budget: what is refused, and which words it says. */
+START_TEST(test_pool_budget)
+{
+	dhs_batch_options batch = DHS_INIT(dhs_batch_options);
+	const dhs_batch_options *batches[] = { &batch };
+	dhs_budget b = DHS_INIT(dhs_budget);
+	dhs_budget_result r = { .size = sizeof(r), .sessions = 99 };
+	dhs_context_options o;
+	struct rig rig;
+
+	rig_default(&rig);
+	o = rig.options;
+	b.device_bytes = UINT64_C(1) << 32;
+	b.rows = 256;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "device_pages", "64");
+	o.device_pages = 0;
+	ck_told(dhs_pool_budget(NULL, &b, &r), DHS_ERR_ARGUMENT, "context", NULL);
+	ck_told(dhs_pool_budget(&o, NULL, &r), DHS_ERR_ARGUMENT, "budget", NULL);
+	ck_told(dhs_pool_budget(&o, &b, NULL), DHS_ERR_ARGUMENT, "result", NULL);
+	b.size = 55;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "size", "56");
+	b.size = sizeof(b);
+	b.flags = 4;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "flags", NULL);
+	b.flags = 0;
+	b.rows = 257;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "rows", "256");
+	b.rows = 0;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "rows", "256");
+	b.rows = 256;
+	b.sessions = 5;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "sessions", "4");
+	b.sessions = 0;
+	b.row_bytes = UINT64_C(1) << 32;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "row_bytes", "4294967295");
+	b.row_bytes = 0;
+	b.session_bytes = UINT64_MAX;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "session_bytes", NULL);
+	b.session_bytes = 0;
+	b.device_bytes = 0;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "device_bytes", NULL);
+	b.device_bytes = UINT64_MAX;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "device_bytes", NULL);
+	b.device_bytes = UINT64_C(1) << 32;
+	b.batches = 1;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "batch", NULL);
+	b.batch = batches;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "batch[0]", "top_k");
+	batch.top_k = 4;
+	o.max_rows = 0;
+	ck_told(dhs_pool_budget(&o, &b, &r), DHS_ERR_ARGUMENT, "max_rows", NULL);
+	o.max_rows = 256;
+	ck_assert_uint_eq(r.sessions, 99);
+	ck_good(dhs_pool_budget(&o, &b, &r));
+	ck_assert_uint_eq(r.sessions, 4);
+	rig_forget(&rig);
+}
+END_TEST
+
 START_TEST(test_session_admission)
 {
 	struct world w;
@@ -1935,6 +1994,7 @@ static TCase *session_case(bool in_pool)
 	tcase_add_loop_test(session, test_session_handles, 0, COUNT_OF(session_calls));
 	tcase_add_test(session, test_session_create);
 	tcase_add_test(session, test_session_admission);
+	tcase_add_test(session, test_pool_budget);
 	tcase_add_test(session, test_session_room);
 	tcase_add_test(session, test_session_host_room);
 	tcase_add_test(session, test_extend);

@@ -408,6 +408,198 @@ START_TEST(test_destroy_all)
 }
 END_TEST
 
+/* ---- budgets -------------------------------------------------------------- */
+
+struct plan {
+	struct rig rig;
+	dhs_batch_options batch;
+	const dhs_batch_options *batches[1];
+	dhs_budget budget;
+	dhs_budget_result result;
+};
+
+static void roll_plan(struct plan *p, struct dice *dice)
+{
+	memset(p, 0, sizeof(*p));
+	roll_options(&p->rig, dice);
+	p->rig.options.device_pages = 0;
+	p->rig.options.host_rows = 0;
+	p->batch = (dhs_batch_options)DHS_INIT(dhs_batch_options);
+	p->batch.max_queries = 1 + dice_below(dice, 4);
+	p->batch.top_k = 1 + dice_below(dice, 100);
+	p->batches[0] = &p->batch;
+	p->budget = (dhs_budget)DHS_INIT(dhs_budget);
+	p->budget.batches = 1;
+	p->budget.batch = p->batches;
+	p->budget.row_bytes = dice_below(dice, 2) * dice_below(dice, 3000);
+	p->budget.session_bytes = dice_below(dice, 2) * dice_below(dice, 100000);
+	p->budget.rows = 1 + dice_below(dice, p->rig.options.max_rows);
+	p->budget.device_bytes = 1 + dice_next(dice) % (UINT64_C(1) << (16 + dice_below(dice, 18)));
+	p->result = (dhs_budget_result)DHS_INIT(dhs_budget_result);
+}
+
+static int ask_budget(const struct plan *p, dhs_budget_result *result)
+{
+	*result = (dhs_budget_result)DHS_INIT(dhs_budget_result);
+	return dhs_pool_budget(&p->rig.options, &p->budget, result);
+}
+
+/* Bytes of the device that a context of these pages takes with its batch and the engine's. */
+static uint64_t all_bytes(const struct plan *p, const dhs_budget_result *r, uint32_t pages)
+{
+	dhs_context_options o = p->rig.options;
+	dhs_required context = DHS_INIT(dhs_required), batch = DHS_INIT(dhs_required);
+	uint64_t bytes = r->sessions * (p->budget.rows * p->budget.row_bytes + p->budget.session_bytes);
+
+	o.device_pages = o.pool ? 0 : pages;
+	o.host_rows = r->host_rows;
+	ck_good(dhs_context_required(&o, &context));
+	ck_good(dhs_batch_required(&o, &p->batch, &batch));
+	ck_assert_uint_eq(r->engine_bytes, bytes);
+	ck_assert_uint_eq(r->context_bytes, context.device_bytes - context.pool_bytes);
+	ck_assert_uint_eq(r->batch_bytes, batch.device_bytes);
+	if (o.pool)
+		context.pool_bytes = (uint64_t)pages * rig_page_rows(&p->rig) * rig_row_bytes(&p->rig) *
+		                     p->rig.layout.layers;
+	return bytes + r->context_bytes + r->batch_bytes + context.pool_bytes;
+}
+
+/* The pages that are told fit to the byte, and one more page does not. */
+static void check_plan(const struct plan *p, const dhs_budget_result *r)
+{
+	uint64_t bytes = all_bytes(p, r, r->device_pages);
+
+	ck_assert_uint_le(bytes, p->budget.device_bytes);
+	ck_assert_uint_eq(r->left_bytes, p->budget.device_bytes - bytes);
+	ck_assert_uint_gt(all_bytes(p, r, r->device_pages + 1), p->budget.device_bytes);
+	ck_assert_uint_ge(r->sessions, 1);
+	ck_assert_uint_le(r->sessions, p->rig.options.max_sessions);
+	ck_assert_uint_le(r->whole_sessions, r->sessions);
+}
+
+START_TEST(test_random_budgets)
+{
+	struct dice dice = { 77 + (uint64_t)_i };
+	void *somewhere = NULL;
+	uint32_t fit = 0;
+
+	for (uint32_t i = 0; i < support_times(300); i++) {
+		dhs_budget_result fewer;
+		struct plan p;
+		int rc;
+
+		roll_plan(&p, &dice);
+		if (p.rig.engine_pool)
+			p.rig.options.pool = &somewhere;
+		rc = ask_budget(&p, &p.result);
+		if (rc) {
+			ck_assert_int_eq(rc, DHS_ERR_DEVICE_MEMORY);
+			continue;
+		}
+		fit++;
+		check_plan(&p, &p.result);
+		/* One session more is one too many, and so many can be asked for. */
+		p.budget.sessions = p.result.sessions + 1;
+		ck_code(ask_budget(&p, &fewer), p.result.sessions == p.rig.options.max_sessions
+		                                    ? DHS_ERR_ARGUMENT
+		                                    : DHS_ERR_DEVICE_MEMORY);
+		p.budget.sessions = 1 + dice_below(&dice, p.result.sessions);
+		ck_good(ask_budget(&p, &fewer));
+		ck_assert_uint_eq(fewer.sessions, p.budget.sessions);
+		check_plan(&p, &fewer);
+		rig_forget(&p.rig);
+	}
+	ck_assert_uint_gt(fit, support_times(300) / 10);
+}
+END_TEST
+
+/* As many sessions as are told can be created, and as many of them be whole. */
+static void live_by(struct plan *p)
+{
+	struct rig *rig = &p->rig;
+	dhs_session_options o = DHS_INIT(dhs_session_options);
+	struct history history[20];
+	dhs_batch *batch;
+
+	rig->options.device_pages = p->result.device_pages;
+	rig->options.host_rows = p->result.host_rows;
+	rig_open(rig);
+	ck_good(dhs_batch_create(rig->context, &p->batch, &batch));
+	o.reserve_rows = p->budget.rows;
+	for (uint32_t i = 0; i < p->result.sessions; i++) {
+		history[i] = (struct history){ .stamp = rig_keep(rig, 4 * (p->budget.rows + 1)) };
+		ck_good(dhs_session_create(rig->context, &o, &history[i].id));
+	}
+	for (uint32_t i = 0; i < p->result.whole_sessions; i++)
+		for (uint64_t left = p->budget.rows, n; left; left -= n) {
+			n = left < rig->options.max_new_rows ? left : rig->options.max_new_rows;
+			history_prefill(rig, &history[i], (uint32_t)n);
+		}
+	ck_assert_uint_eq(rig_stats(rig).evicted_pages, 0);
+	for (uint32_t i = 0; i < p->result.whole_sessions; i++)
+		ck_assert_uint_eq(rig_info(rig, history[i].id).host_only_rows, 0);
+	rig_sync(rig);
+	ck_good(dhs_context_wait(rig->context));
+	ck_good(dhs_batch_destroy(batch));
+	rig_close(rig);
+}
+
+START_TEST(test_live_by_budget)
+{
+	struct dice dice = { 7 + (uint64_t)_i };
+
+	for (uint32_t i = 0, lived = 0; lived < 3 && i < 100; i++) {
+		struct plan p;
+
+		roll_plan(&p, &dice);
+		if (p.rig.engine_pool || p.rig.options.max_rows > 600)
+			continue;
+		if (ask_budget(&p, &p.result) || p.result.device_pages > 20000)
+			continue;
+		live_by(&p);
+		lived++;
+	}
+}
+END_TEST
+
+/* What does not fit is told with its numbers, the host's first. */
+START_TEST(test_no_budget)
+{
+	struct plan p;
+	struct dice dice = { 1 };
+
+	roll_plan(&p, &dice);
+	rig_default(&p.rig);
+	p.rig.options.device_pages = 0;
+	p.budget.rows = 200;
+	p.budget.row_bytes = 1000;
+	p.budget.session_bytes = 0;
+	p.budget.device_bytes = 150000;
+	ck_told(ask_budget(&p, &p.result), DHS_ERR_DEVICE_MEMORY, "150000", "200000");
+	p.rig.options.host_rows = 199;
+	ck_told(ask_budget(&p, &p.result), DHS_ERR_HOST_MEMORY, "199", "200");
+	p.rig.options.host_rows = 500;
+	p.budget.device_bytes = UINT64_C(1) << 30;
+	ck_good(ask_budget(&p, &p.result));
+	ck_assert_uint_eq(p.result.sessions, 2);
+	ck_assert_uint_eq(p.result.whole_sessions, 2);
+	ck_assert_uint_eq(p.result.host_rows, 500);
+	p.budget.sessions = 3;
+	ck_told(ask_budget(&p, &p.result), DHS_ERR_HOST_MEMORY, "500", "600");
+}
+END_TEST
+
+static void add_budgets(Suite *suite)
+{
+	TCase *budgets = tcase_create("budgets");
+
+	tcase_set_timeout(budgets, support_seconds(60));
+	tcase_add_loop_test(budgets, test_random_budgets, 0, 3);
+	tcase_add_loop_test(budgets, test_live_by_budget, 0, 10);
+	tcase_add_test(budgets, test_no_budget);
+	suite_add_tcase(suite, budgets);
+}
+
 static void add_cases(Suite *suite, bool in_pool)
 {
 	TCase *bytes = support_case("bytes", in_pool);
@@ -428,5 +620,6 @@ int main(void)
 	Suite *suite = suite_create("calculators");
 
 	support_both(suite, add_cases);
+	add_budgets(suite);
 	return support_run(suite);
 }

@@ -502,6 +502,41 @@ typedef struct dhs_batch_options {
 DHS_API int dhs_batch_required(const dhs_context_options *context, const dhs_batch_options *options,
                                dhs_required *required);
 
+/* What there is of a device's memory, and what an engine keeps there that is never lent. */
+typedef struct dhs_budget {
+	uint32_t size;
+	uint32_t flags;         /* 0 */
+	uint64_t device_bytes;  /* for all that follows and the pool; to 2^60, no default */
+	uint64_t row_bytes;     /* of the engine's for every row of every session, all layers
+	                           together: indexer keys, rows of dense layers; below 2^32 */
+	uint64_t session_bytes; /* of the engine's for every session */
+	uint64_t rows;          /* of a session; 1 to max_rows */
+	uint32_t sessions;      /* 0: as many as there is room for; to max_sessions */
+	uint32_t batches;
+	const dhs_batch_options *const *batch; /* [batches] */
+} dhs_budget;
+
+typedef struct dhs_budget_result {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t device_pages;   /* for the context: the most that fit, reserved ones included */
+	uint32_t sessions;       /* that can be there at once, with what they require */
+	uint32_t whole_sessions; /* of these at once: with all their rows on the device */
+	uint32_t reserved;
+	uint64_t host_rows;      /* for the context: its own, or where that is 0 what these need */
+	uint64_t engine_bytes;   /* of device_bytes: rows and sessions of the engine, */
+	uint64_t context_bytes;  /* tables of the context, */
+	uint64_t batch_bytes;    /* batches, with their staging behind the pool, */
+	uint64_t pool_bytes;     /* the pool, */
+	uint64_t left_bytes;     /* and less than a page */
+} dhs_budget_result;
+
+/* Computes, without creating anything, the pages of the pool that a device's memory leaves,
+ * and the sessions that they hold.  device_pages of the context must be 0.
+ * DHS_ERR_HOST_MEMORY and DHS_ERR_DEVICE_MEMORY if the sessions, or one, do not fit. */
+DHS_API int dhs_pool_budget(const dhs_context_options *context, const dhs_budget *budget,
+                            dhs_budget_result *result);
+
 /* One batch serves steps of all sizes up to its own, at fixed addresses.
  * Its staging lies behind a library-owned pool, and takes pages of an engine's. */
 DHS_API int dhs_batch_create(dhs_context *context, const dhs_batch_options *options,
