@@ -22,7 +22,16 @@ __device__ void drop_hot_rows(const dhs_world &world, uint32_t index, int32_t fr
 	}
 }
 
-__device__ void apply_patch(const dhs_world &world, const dhs_patch &p, const int32_t *data)
+/* The step tells what came back into the hot cache before it. */
+__device__ void count_warmed(dhs_counts *counts, dhs_warmed *warmed)
+{
+	dhs::count(&counts->warmed_rows, warmed->rows);
+	dhs::count(&counts->warm_bytes, warmed->bytes);
+	*warmed = {};
+}
+
+__device__ void apply_patch(const dhs_world &world, dhs_counts *counts, const dhs_patch &p,
+                            const int32_t *data)
 {
 	const dhs_geometry &g = world.geometry;
 	const dhs_tables &t = world.tables;
@@ -40,6 +49,8 @@ __device__ void apply_patch(const dhs_world &world, const dhs_patch &p, const in
 	for (uint32_t i = threadIdx.x; p.hot_pages && i < g.hot_rows; i += threads)
 		t.hot_slot[size_t(p.index) * g.hot_rows + i] =
 			hot[i / g.page_rows] * int32_t(g.page_rows) + int32_t(i % g.page_rows);
+	if (p.hot_pages && threadIdx.x == 0)
+		count_warmed(counts, &t.warmed[p.index]);
 }
 
 __device__ void take_entries(const dhs_world &world, dhs_batch_state *batch,
@@ -70,7 +81,7 @@ __global__ void __launch_bounds__(threads)
 	} else {
 		dhs_patch p = upload.patch[blockIdx.x - 1];
 
-		apply_patch(world, p, upload.data + p.data);
+		apply_patch(world, &batch->counts, p, upload.data + p.data);
 	}
 }
 

@@ -159,7 +159,9 @@ static int device_prepare(void *device, const struct dhs_world *world)
 		rc = check("fetch", ON(d, dhs_cuda_fetch_load(world)));
 	if (rc == DHS_OK)
 		rc = check("commit", ON(d, dhs_cuda_commit_load(world)));
-	return rc ? rc : check("copy", ON(d, dhs_cuda_copy_load(world)));
+	if (rc == DHS_OK)
+		rc = check("copy", ON(d, dhs_cuda_copy_load(world)));
+	return rc ? rc : check("warm", ON(d, dhs_cuda_warm_load(world)));
 }
 
 /* ---- memory ---- */
@@ -466,6 +468,12 @@ static int copy(void *device, const struct dhs_world *world, enum dhs_copy_way w
 	             ON((struct device *)device, dhs_cuda_copy(world, way, list, count, stream)));
 }
 
+static int warm(void *device, const struct dhs_world *world, const struct dhs_warm *warm,
+                dhs_stream stream)
+{
+	return check("warm", ON((struct device *)device, dhs_cuda_warm(world, warm, stream)));
+}
+
 const struct dhs_backend_ops dhs_backend_cuda = {
 	.open = device_open,
 	.close = device_close,
@@ -498,6 +506,7 @@ const struct dhs_backend_ops dhs_backend_cuda = {
 	.commit = commit,
 	.report = report,
 	.copy = copy,
+	.warm = warm,
 };
 
 int dhs_backend_cuda_here(void)

@@ -67,6 +67,8 @@ __device__ void report(dhs_counts *to, dhs_counts *from)
 	sum.fetched_bytes += more.fetched_bytes;
 	sum.mirrored_rows += more.mirrored_rows;
 	sum.order_errors += more.order_errors;
+	sum.warmed_rows += more.warmed_rows;
+	sum.warm_bytes += more.warm_bytes;
 	*to = sum;
 	*from = dhs_counts();
 }

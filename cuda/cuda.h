@@ -17,6 +17,7 @@ cudaError_t dhs_cuda_plan_load(void);
 cudaError_t dhs_cuda_fetch_load(const struct dhs_world *world);
 cudaError_t dhs_cuda_commit_load(const struct dhs_world *world);
 cudaError_t dhs_cuda_copy_load(const struct dhs_world *world);
+cudaError_t dhs_cuda_warm_load(const struct dhs_world *world);
 
 cudaError_t dhs_cuda_apply(const struct dhs_world *world, struct dhs_batch_state *batch,
                            const struct dhs_upload *upload, cudaStream_t stream);
@@ -32,5 +33,7 @@ cudaError_t dhs_cuda_report(const struct dhs_world *world, struct dhs_batch_stat
                             uint32_t in_flight, cudaStream_t stream);
 cudaError_t dhs_cuda_copy(const struct dhs_world *world, enum dhs_copy_way way,
                           const struct dhs_copy *list, uint32_t count, cudaStream_t stream);
+cudaError_t dhs_cuda_warm(const struct dhs_world *world, const struct dhs_warm *warm,
+                          cudaStream_t stream);
 
 #endif

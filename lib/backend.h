@@ -79,6 +79,9 @@ struct dhs_backend_ops {
 	/* The list is read before the call returns. */
 	int (*copy)(void *device, const struct dhs_world *world, enum dhs_copy_way way,
 	            const struct dhs_copy *list, uint32_t count, dhs_stream stream);
+	/* What the list names is read before the call returns. */
+	int (*warm)(void *device, const struct dhs_world *world, const struct dhs_warm *warm,
+	            dhs_stream stream);
 };
 
 extern const struct dhs_backend_ops dhs_backend_host;

@@ -63,9 +63,10 @@ uint32_t dhs_refill_call_off(dhs_context *context, struct dhs_session_state *s)
 	return off;
 }
 
+/* A suspended session gets nothing before it is resumed. */
 static uint32_t missing(const struct dhs_session_state *s)
 {
-	return s->first_tail - s->resident - s->coming;
+	return s->suspended ? 0 : s->first_tail - s->resident - s->coming;
 }
 
 /* The session that lacks fewest pages to be on the device as a whole: then it needs no

@@ -40,19 +40,25 @@ static void count_unbacked(dhs_context *context, struct dhs_session_state *s, ui
 	context->unbacked += (uint32_t)more;
 }
 
-void dhs_residency_back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p)
+/* Gathers the copy of what of the first `end` rows of logical page p has none yet. */
+static void copy_rows(dhs_context *context, struct dhs_session_state *s, uint32_t p, uint32_t end)
 {
 	uint32_t done = s->backed[p];
-	uint32_t rows = page_rows(context) - done;
+	uint32_t rows = end - done;
 
 	context->copy[context->copies++] = (struct dhs_copy){
 		.page = s->page[p], .host_page = s->host[p], .first = done, .rows = rows
 	};
-	count_unbacked(context, s, p, -1);
-	s->backed[p] = page_rows(context);
+	s->backed[p] = end;
 	context->totals.backup_rows += rows;
 	context->totals.backup_bytes +=
 		(uint64_t)rows * context->world.geometry.row_bytes * context->world.geometry.layers;
+}
+
+void dhs_residency_back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p)
+{
+	count_unbacked(context, s, p, -1);
+	copy_rows(context, s, p, page_rows(context));
 }
 
 /* Of two works of the library's stream, which is in order. */
@@ -304,29 +310,43 @@ uint32_t dhs_residency_map_needs(const dhs_context *context, const struct dhs_se
 	return pages > s->spares ? pages - s->spares : 0;
 }
 
+/* The rows of logical page p that are settled. */
+static uint32_t settled_rows(const dhs_context *context, const struct dhs_session_state *s,
+                             uint32_t p)
+{
+	uint32_t first = p * page_rows(context);
+
+	return s->settled > first ? dhs_min_u32(page_rows(context), s->settled - first) : 0;
+}
+
 static int map_page(dhs_context *context, struct dhs_session_state *s, uint32_t p,
                     dhs_stream stream)
 {
 	int32_t page = s->spares ? s->spare[--s->spares] : dhs_pool_take(context);
 
 	s->page[p] = page;
-	s->backed[p] = dhs_min_u32(s->backed[p], s->settled % page_rows(context));
+	s->backed[p] = dhs_min_u32(s->backed[p], settled_rows(context, s, p));
 	s->lowest = dhs_min_u32(s->lowest, p);
 	s->tail_used++;
 	mark(s, p);
 	return dhs_after_wait(context, &context->pool.page[page].after, stream);
 }
 
-static int reload(dhs_context *context, struct dhs_session_state *s, uint32_t p, dhs_stream stream)
+/* Reloads the settled rows of the mapped pages [p, end). */
+static int reload(dhs_context *context, const struct dhs_session_state *s, uint32_t p, uint32_t end,
+                  dhs_stream stream)
 {
-	struct dhs_copy copy = { .page = s->page[p],
-		                     .host_page = s->host[p],
-		                     .first = 0,
-		                     .rows = s->settled % page_rows(context) };
+	uint32_t n = 0;
 
-	context->totals.reload_rows += copy.rows;
-	return context->ops->copy(context->device, &context->world, DHS_COPY_TO_DEVICE, &copy, 1,
-	                          stream);
+	for (; p < end; p++) {
+		uint32_t rows = settled_rows(context, s, p);
+
+		context->copy[n++] =
+			(struct dhs_copy){ .page = s->page[p], .host_page = s->host[p], .rows = rows };
+		context->totals.reload_rows += rows;
+	}
+	return context->ops->copy(context->device, &context->world, DHS_COPY_TO_DEVICE, context->copy,
+	                          n, stream);
 }
 
 int dhs_residency_map(dhs_context *context, struct dhs_session_state *s, uint32_t rows,
@@ -340,11 +360,20 @@ int dhs_residency_map(dhs_context *context, struct dhs_session_state *s, uint32_
 
 		rc = map_page(context, s, p, stream);
 		if (rc == DHS_OK)
-			rc = reload(context, s, p, stream);
+			rc = reload(context, s, p, p + 1, stream);
 	}
 	for (; rc == DHS_OK && s->extent < extent; s->extent++)
 		rc = map_page(context, s, s->extent, stream);
 	return rc;
+}
+
+int dhs_residency_return(dhs_context *context, struct dhs_session_state *s, dhs_stream stream)
+{
+	int rc = DHS_OK;
+
+	for (uint32_t p = s->first_tail; rc == DHS_OK && p < s->extent; p++)
+		rc = map_page(context, s, p, stream);
+	return rc ? rc : reload(context, s, s->first_tail, s->extent, stream);
 }
 
 uint32_t dhs_residency_host_needs(const dhs_context *context, const struct dhs_session_state *s,
@@ -414,6 +443,21 @@ static void cut_pages(dhs_context *context, struct dhs_session_state *s, uint32_
 	}
 	while (s->spares && s->spares + s->tail_used > s->keep)
 		dhs_pool_release(context, s->spare[--s->spares]);
+}
+
+void dhs_residency_leave(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy)
+{
+	dhs_refill_call_off(context, s);
+	s->keep = 0;
+	dhs_residency_age(context, s, copy);
+	dhs_residency_evict(context, s, copy);
+	for (uint32_t p = s->first_tail; copy && settled_rows(context, s, p); p++)
+		if (s->page[p] >= 0 && s->backed[p] < settled_rows(context, s, p)) {
+			copy_rows(context, s, p, settled_rows(context, s, p));
+			dhs_work_set(context, &s->copies, copy);
+		}
+	cut_pages(context, s, s->first_tail);
+	s->extent = dhs_ceil_div(s->settled, page_rows(context));
 }
 
 static void cut_host_pages(dhs_context *context, struct dhs_session_state *s, uint32_t pages)

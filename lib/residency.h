@@ -68,6 +68,12 @@ int dhs_residency_map(dhs_context *context, struct dhs_session_state *s, uint32_
 uint32_t dhs_residency_map_needs(const dhs_context *context, const struct dhs_session_state *s,
                                  uint32_t rows);
 
+/* All pages of the session but its hot cache go back to the pool, and it keeps none. */
+void dhs_residency_leave(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy);
+/* Maps the pages of the tail, which are in host memory only, from the session's spares, and
+ * reloads their rows, both on `stream`. */
+int dhs_residency_return(dhs_context *context, struct dhs_session_state *s, dhs_stream stream);
+
 /* Takes host pages for `rows` rows; they must be free.  Those not waited for
  * yet are waited for on `stream` by dhs_residency_host_ready. */
 void dhs_residency_host_take(dhs_context *context, struct dhs_session_state *s, uint32_t rows);

@@ -113,6 +113,14 @@ static void take_pages(dhs_context *context, int32_t *pages, uint32_t count)
 		pages[i] = dhs_pool_take_any(context);
 }
 
+void dhs_session_take_pages(dhs_context *context, struct dhs_session_state *s)
+{
+	take_pages(context, s->hot, context->world.geometry.hot_pages);
+	take_pages(context, s->spare, s->keep);
+	s->spares = s->keep;
+	s->fresh = 1;
+}
+
 static void session_start(dhs_context *context, struct dhs_session_state *s, uint32_t reserve)
 {
 	const struct dhs_geometry *g = &context->world.geometry;
@@ -121,7 +129,7 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 	s->generation++;
 	s->live = 1;
 	s->failed = 0;
-	s->fresh = 1;
+	s->suspended = 0;
 	s->set_length = 1;
 	s->settled = s->unsettled_rows = s->unsettled_steps = 0;
 	s->drop_from = 0;
@@ -134,9 +142,7 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 	s->coming = 0;
 	s->refill_from = UINT32_MAX;
 	s->unbacked = s->backup_from = 0;
-	take_pages(context, s->hot, g->hot_pages);
-	take_pages(context, s->spare, s->keep);
-	s->spares = s->keep;
+	dhs_session_take_pages(context, s);
 	if (s->reserve_pages)
 		dhs_residency_host_take(context, s, s->reserve_pages * g->page_rows);
 	context->sessions.live++;
@@ -196,6 +202,9 @@ static int extend_check(dhs_context *context, const struct dhs_session_state *s,
 
 	if (!rows)
 		return dhs_fail(DHS_ERR_ARGUMENT, "dhs_session_extend: rows is 0; it must be at least 1");
+	if (s->suspended)
+		return dhs_fail(DHS_ERR_ORDER,
+		                "dhs_session_extend: the session is suspended; resume it first");
 	if (s->extension)
 		return dhs_fail(DHS_ERR_ORDER,
 		                "dhs_session_extend: an extension of %u rows is not committed yet",
@@ -540,10 +549,11 @@ int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fenc
 	return rc;
 }
 
-static void release_hot(dhs_context *context, struct dhs_session_state *s)
+void dhs_session_release_hot(dhs_context *context, struct dhs_session_state *s)
 {
 	for (uint32_t i = 0; i < context->world.geometry.hot_pages; i++) {
-		/* Before the first begin the pages wait for their last owner's work, not for ours. */
+		/* Before the first begin the pages wait for their last owner's work, or for what
+		 * resume copies to them, not for ours. */
 		if (!s->fresh)
 			dhs_after_set(context, &context->pool.page[s->hot[i]].after, s->last, NULL);
 		dhs_pool_release(context, s->hot[i]);
@@ -568,7 +578,10 @@ int dhs_session_destroy(dhs_context *context, dhs_session session)
 	s->settled = 0;
 	dhs_refill_call_off(context, s);
 	dhs_residency_cut(context, s, 0);
-	release_hot(context, s);
+	if (s->suspended)
+		context->sessions.suspended--;
+	else
+		dhs_session_release_hot(context, s);
 	dhs_work_unref(context, &s->written);
 	dhs_work_unref(context, &s->copies);
 	s->live = 0;
@@ -601,9 +614,12 @@ int dhs_session_get_info(dhs_context *context, dhs_session session, dhs_session_
 			out.host_only_rows += dhs_min_u32(page_rows, s->settled - p * page_rows);
 	out.device_rows = out.rows - out.host_only_rows;
 	out.resident_pages = s->resident;
-	out.required_pages = context->policy == DHS_POLICY_FULL
-	                         ? s->spares + s->tail_used
-	                         : context->world.geometry.hot_pages + s->keep;
+	if (s->suspended)
+		out.flags |= DHS_SESSION_SUSPENDED;
+	else
+		out.required_pages = context->policy == DHS_POLICY_FULL
+		                         ? s->spares + s->tail_used
+		                         : context->world.geometry.hot_pages + s->keep;
 	out.host_rows = (uint64_t)s->host_pages * page_rows;
 	dhs_options_write(&out, sizeof(out), info);
 	return DHS_OK;

@@ -19,7 +19,9 @@ struct dhs_session_state {
 	uint32_t generation;
 	uint8_t live;
 	uint8_t failed;     /* DHS_ERR_MISMATCH until destroyed */
-	uint8_t fresh;      /* not begun yet: hot pages not waited for, device tables of another */
+	uint8_t suspended;  /* no pages on the device */
+	uint8_t fresh;      /* not begun since it has its hot pages: not waited for, and not in the
+	                       device's tables */
 	uint8_t set_length; /* the next begin tells the device the length */
 	uint32_t epoch;     /* raised by truncate and destroy: cancels parts of begun steps */
 
@@ -68,6 +70,7 @@ struct dhs_session_table {
 	uint32_t *free; /* ring of free indexes, in the order in which they became free */
 	uint32_t free_first, free_count;
 	uint32_t live;
+	uint32_t suspended; /* of these */
 };
 
 int dhs_sessions_init(dhs_context *context);
@@ -79,6 +82,12 @@ int dhs_session_find(const char *call, dhs_context *context, dhs_session handle,
 /* Options of a new session, checked; NULL is all defaults, which `o` has. */
 int dhs_session_read_options(const char *call, const dhs_context *context,
                              const dhs_session_options *options, dhs_session_options *o);
+
+/* A hot cache, not begun with yet, and the spares that the session keeps; there must be so
+ * many pages. */
+void dhs_session_take_pages(dhs_context *context, struct dhs_session_state *s);
+/* The pages of the hot cache go back to the pool. */
+void dhs_session_release_hot(dhs_context *context, struct dhs_session_state *s);
 
 static inline uint32_t dhs_session_bound(const struct dhs_session_state *s)
 {

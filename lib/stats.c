@@ -6,7 +6,7 @@
 /* Pages of all sessions together, kept as what is left of the pool. */
 static void page_gauges(const dhs_context *context, struct dhs_stats *s)
 {
-	uint32_t owned, staging = 0, sessions = context->sessions.live;
+	uint32_t owned, staging = 0, sessions = context->sessions.live - context->sessions.suspended;
 	uint32_t required = context->world.geometry.hot_pages + context->tail_pages;
 	uint64_t window_bytes = DHS_WINDOW_BYTES * context->world.geometry.most_layers;
 
@@ -39,6 +39,7 @@ void dhs_stats_publish(dhs_context *context)
 	s->backend = context->backend;
 	s->policy = context->policy;
 	s->sessions = context->sessions.live;
+	s->sessions_suspended = context->sessions.suspended;
 	s->batches = batches;
 	s->host_rows = context->tier.pages * page_rows;
 	s->host_rows_used = used * page_rows;

@@ -29,6 +29,8 @@ static void add_counts(dhs_context *context, const struct dhs_counts *c)
 	t->mirrored_rows += c->mirrored_rows;
 	t->backup_bytes += c->mirrored_rows * g->row_bytes * g->layers;
 	t->order_errors += c->order_errors;
+	t->warmed_rows += c->warmed_rows;
+	t->warm_bytes += c->warm_bytes;
 }
 
 /* A session whose device length is not what settle said is of no use any more:
@@ -111,6 +113,10 @@ static int check_session(dhs_context *context, size_t i, const dhs_step_entry *e
 		return dhs_fail(DHS_ERR_ORDER,
 		                "dhs_step_begin: entries[%zu]: an extension of %u rows is not committed", i,
 		                s->extension);
+	if (s->suspended)
+		return dhs_fail(DHS_ERR_ORDER,
+		                "dhs_step_begin: entries[%zu]: the session is suspended; resume it first",
+		                i);
 	if (e->new_rows > max_rows - dhs_session_bound(s))
 		return dhs_fail(DHS_ERR_ARGUMENT,
 		                "dhs_step_begin: entries[%zu].new_rows is %u; the session may have %u rows "

@@ -43,6 +43,7 @@ void dhs_tables_new(dhs_context *context, struct dhs_blocks *blocks, struct dhs_
 	t->hot_row = TAKE(n * g->groups * g->hot_rows, int32_t);
 	t->hot_stamp = TAKE(n * g->groups * g->hot_rows, uint32_t);
 	t->plan = TAKE(n * g->groups, struct dhs_plan_state);
+	t->warmed = TAKE(n, struct dhs_warmed);
 #undef TAKE
 	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++) {
 		result_new(context, blocks, g->max_sessions, &world->result[i]);

@@ -61,6 +61,11 @@ struct dhs_plan_state {
 	uint32_t missed; /* the last plan had misses and they are not fetched in all layers */
 };
 
+/* What came back into a hot cache, until a step of the session counts it. */
+struct dhs_warmed {
+	uint64_t rows, bytes;
+};
+
 /* Rows of the session tables: index i is the session's place in the context. */
 struct dhs_tables {
 	int32_t *length;             /* [sessions] committed rows */
@@ -70,12 +75,13 @@ struct dhs_tables {
 	int32_t *hot_row;            /* [sessions][groups][hot_rows] row + 1, 0 empty */
 	uint32_t *hot_stamp;         /* [sessions][groups][hot_rows] plan that last read the place */
 	struct dhs_plan_state *plan; /* [sessions][groups] */
+	struct dhs_warmed *warmed;   /* [sessions] */
 };
 
 /* What the device counts; names as in dhs_stats. */
 struct dhs_counts {
 	uint64_t plans, page_hits, hot_hits, misses, repeats, staged, victims, bad_rows;
-	uint64_t fetched_bytes, mirrored_rows, order_errors;
+	uint64_t fetched_bytes, mirrored_rows, order_errors, warmed_rows, warm_bytes;
 };
 
 /* What a step tells the host; in host memory, read once the step has passed. */
@@ -168,6 +174,15 @@ struct dhs_copy {
 	int32_t host_page;
 	uint32_t first;
 	uint32_t rows;
+};
+
+/* The hot cache of a session moves to other pages: the rows that it holds come there from
+ * their records, all layers. */
+struct dhs_warm {
+	int32_t index;
+	int32_t limit;       /* rows from here on are dropped by the next begin and do not come */
+	const int32_t *page; /* [pages] */
+	uint32_t pages;
 };
 
 enum dhs_copy_way { DHS_COPY_TO_HOST, DHS_COPY_TO_DEVICE };

@@ -152,7 +152,7 @@ END_TEST
 START_TEST(test_stats_struct)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_stats, 264),
+		SIZE(dhs_stats, 304),
 		AT(dhs_stats, size, 0),
 		AT(dhs_stats, flags, 4),
 		AT(dhs_stats, pages_reserved, 8),
@@ -193,6 +193,12 @@ START_TEST(test_stats_struct)
 		AT(dhs_stats, refill_bytes, 248),
 		AT(dhs_stats, pages_coming, 256),
 		AT(dhs_stats, pages_unbacked, 260),
+		AT(dhs_stats, suspends, 264),
+		AT(dhs_stats, resumes, 272),
+		AT(dhs_stats, warmed_rows, 280),
+		AT(dhs_stats, warm_bytes, 288),
+		AT(dhs_stats, sessions_suspended, 296),
+		AT(dhs_stats, reserved, 300),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));

@@ -36,6 +36,7 @@ static dhs_stats observe(void)
 	stats.plans = stats.page_hits = stats.hot_hits = stats.misses = stats.repeats = 0;
 	stats.staged = stats.victims = stats.bad_rows = 0;
 	stats.fetched_bytes = stats.mirrored_rows = stats.backup_bytes = 0;
+	stats.warmed_rows = stats.warm_bytes = 0;
 	return stats;
 }
 
@@ -302,6 +303,12 @@ START_TEST(test_everything)
 		TRY_ALL(&a, dhs_fence_wait(a.rig.context, fence, a.rig.side));
 		alloc_step(&a, ticks);
 	}
+	for (uint32_t i = 0; i < 3; i++) {
+		TRY_ALL(&a, dhs_session_suspend(a.rig.context, a.session[i % 2], &fence));
+		TRY_ALL(&a, dhs_fence_wait(a.rig.context, fence, a.rig.side));
+		TRY_ALL(&a, dhs_session_resume(a.rig.context, a.session[i % 2]));
+		alloc_step(&a, i);
+	}
 	alloc_close(&a);
 	ck_assert_uint_gt(injected + tolerated, 5);
 }
@@ -326,6 +333,10 @@ START_TEST(test_pressure)
 	TRY_ALL(&a, dhs_session_destroy(a.rig.context, more));
 	alloc_prefill(&a, 1, 60);
 	ck_assert_uint_eq(observe().pages_coming, 0); /* called off to make room */
+	alloc_step(&a, 5);
+	TRY_ALL(&a, dhs_session_suspend(a.rig.context, a.session[0], NULL));
+	alloc_prefill(&a, 1, 40);
+	TRY_ALL(&a, dhs_session_resume(a.rig.context, a.session[0]));
 	alloc_step(&a, 5);
 	alloc_close(&a);
 }

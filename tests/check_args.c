@@ -859,6 +859,16 @@ static int call_evict(struct world *w, dhs_session session)
 	return dhs_session_evict(w->rig.context, session, NULL);
 }
 
+static int call_suspend(struct world *w, dhs_session session)
+{
+	return dhs_session_suspend(w->rig.context, session, NULL);
+}
+
+static int call_resume(struct world *w, dhs_session session)
+{
+	return dhs_session_resume(w->rig.context, session);
+}
+
 static int call_destroy(struct world *w, dhs_session session)
 {
 	return dhs_session_destroy(w->rig.context, session);
@@ -872,7 +882,8 @@ static int call_info(struct world *w, dhs_session session)
 }
 
 static int (*const session_calls[])(struct world *w, dhs_session session) = {
-	call_extend, call_commit, call_truncate, call_evict, call_destroy, call_info,
+	call_extend,  call_commit, call_truncate, call_evict,
+	call_suspend, call_resume, call_destroy,  call_info,
 };
 
 START_TEST(test_session_handles)
@@ -1159,6 +1170,8 @@ START_TEST(test_session_rest)
 
 	world_open(&w);
 	refused(&w, dhs_session_evict(NULL, w.live.id, NULL), DHS_ERR_ARGUMENT, "context", NULL);
+	refused(&w, dhs_session_suspend(NULL, w.live.id, NULL), DHS_ERR_ARGUMENT, "context", NULL);
+	refused(&w, dhs_session_resume(NULL, w.live.id), DHS_ERR_ARGUMENT, "context", NULL);
 	refused(&w, dhs_session_destroy(NULL, w.live.id), DHS_ERR_ARGUMENT, "context", NULL);
 	refused(&w, dhs_session_get_info(NULL, w.live.id, &info), DHS_ERR_ARGUMENT, "context", NULL);
 	refused(&w, dhs_session_get_info(w.rig.context, w.live.id, NULL), DHS_ERR_ARGUMENT, "info",

@@ -448,6 +448,8 @@ START_TEST(test_beside_a_capture)
 	ck_good(dhs_session_create(rig.context, NULL, &other));
 	ck_good(dhs_session_evict(rig.context, history.id, NULL));
 	turn_end(&turn);
+	ck_good(dhs_session_suspend(rig.context, history.id, NULL));
+	ck_good(dhs_session_resume(rig.context, history.id));
 	ck_good(dhs_session_destroy(rig.context, other));
 	history_verify(&table, &history);
 	ck_good(dhs_context_wait(rig.context));

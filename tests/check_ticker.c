@@ -314,6 +314,16 @@ static int call_evict(struct gate *g)
 	return dhs_session_evict(g->rig.context, g->history.id, NULL);
 }
 
+static int call_suspend(struct gate *g)
+{
+	return dhs_session_suspend(g->rig.context, g->history.id, NULL);
+}
+
+static int call_resume(struct gate *g)
+{
+	return dhs_session_resume(g->rig.context, g->history.id);
+}
+
 static int call_destroy(struct gate *g)
 {
 	return dhs_session_destroy(g->rig.context, g->made);
@@ -355,12 +365,13 @@ static int call_batch_destroy(struct gate *g)
 
 /* In an order in which each of them succeeds, but for lending: the pool is the library's. */
 static int (*const calls[])(struct gate *g) = {
-	call_begin,          call_slots,        call_plan,      call_fetch,      call_resolve,
-	call_commit,         call_all_resident, call_settle,    call_begin,      call_end,
-	call_begin,          call_abort,        call_view,      call_place,      call_advance,
-	call_wait,           call_info,         call_admission, call_create,     call_extend,
-	call_session_commit, call_truncate,     call_evict,     call_fence_wait, call_fence_sync,
-	call_fence_query,    call_destroy,      call_lend,      call_take,       call_batch_destroy,
+	call_begin,          call_slots,         call_plan,        call_fetch,   call_resolve,
+	call_commit,         call_all_resident,  call_settle,      call_begin,   call_end,
+	call_begin,          call_abort,         call_view,        call_place,   call_advance,
+	call_wait,           call_info,          call_admission,   call_create,  call_extend,
+	call_session_commit, call_truncate,      call_evict,       call_suspend, call_resume,
+	call_fence_wait,     call_fence_sync,    call_fence_query, call_destroy, call_lend,
+	call_take,           call_batch_destroy,
 };
 
 static void *call_main(void *arg)
@@ -497,6 +508,10 @@ static void engine_step(struct engine *e)
 		history_truncate(&e->rig, h, dice_below(&e->dice, (uint32_t)h->rows + 1));
 	if (dice_below(&e->dice, 8) == 0)
 		ck_good(dhs_session_evict(e->rig.context, h->id, NULL));
+	if (dice_below(&e->dice, 8) == 0) {
+		ck_good(dhs_session_suspend(e->rig.context, h->id, NULL));
+		ck_good(dhs_session_resume(e->rig.context, h->id));
+	}
 	if (dice_below(&e->dice, 12) == 0) {
 		history_close(&e->rig, h);
 		history_open(&e->rig, h);

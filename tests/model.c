@@ -67,6 +67,7 @@ struct model *model_new(const struct model_config *c)
 	m->free = model_memory(m, c->device_pages * sizeof *m->free);
 	m->host_free = model_memory(m, c->host_pages * sizeof *m->host_free);
 	m->session = model_memory(m, c->max_sessions * sizeof(void *));
+	m->warmed = model_memory(m, c->max_sessions * sizeof *m->warmed);
 	m->holder = model_memory(m, c->device_pages * sizeof(void *));
 	m->taken = model_memory(m, c->device_pages * sizeof *m->taken);
 	m->index = model_memory(m, c->max_sessions * sizeof *m->index);
@@ -419,6 +420,8 @@ static uint32_t session_pages(const struct model_session *s)
 
 static uint32_t required_pages(const struct model *m, const struct model_session *s)
 {
+	if (s->suspended)
+		return 0;
 	return full(m) ? session_pages(s) : m->hot_pages + m->tail_pages;
 }
 
@@ -440,6 +443,7 @@ void model_pages(const struct model *m, dhs_stats *stats)
 		stats->pages_resident += session_pages(s) - required_pages(m, s);
 		stats->pages_unbacked += pages_to_copy(m, s);
 		host_owned += s->host_pages;
+		stats->sessions_suspended += (uint32_t)s->suspended;
 	}
 	stats->pages_coming = m->comings;
 	stats->pages_resident += m->comings;
@@ -462,6 +466,7 @@ void model_info(const struct model *m, const struct model_session *s, dhs_sessio
 		if (s->table[p])
 			info->device_rows += smaller(rows, s->settled - (uint64_t)p * rows);
 	info->host_only_rows = s->settled - info->device_rows;
+	info->flags = s->suspended ? DHS_SESSION_SUSPENDED : 0;
 	info->resident_pages = optional_pages(s);
 	info->required_pages = required_pages(m, s);
 	info->host_rows = (uint64_t)s->host_pages * rows;
@@ -551,6 +556,18 @@ unsigned model_may_create(struct model *m, uint64_t reserve)
 	return MODEL_CODE(a.lack == DHS_LACK_HOST_ROWS ? DHS_ERR_PENDING : 0);
 }
 
+/* The pages that a session needs at least. */
+static void take_required(struct model *m, struct model_session *s)
+{
+	s->hot_page = model_memory(m, m->hot_pages * sizeof(void *));
+	while (s->hot_pages < m->hot_pages) {
+		s->hot_page[s->hot_pages] = new_page(m);
+		put_one(s->hot_page_readers, &s->hot_pages, take_one(m->free, &m->frees));
+	}
+	while (s->spares < kept_pages(m, s))
+		put_one(s->spare, &s->spares, take_one(m->free, &m->frees));
+}
+
 static void new_hot(struct model *m, struct model_session *s, struct model_hot *hot)
 {
 	uint32_t rows = full(m) ? 0 : m->config.hot_rows;
@@ -574,7 +591,6 @@ static struct model_session *new_session(struct model *m, uint64_t reserve)
 	s->table = model_memory(m, m->max_pages * sizeof(void *));
 	s->spare = model_memory(m, m->config.device_pages * sizeof *s->spare);
 	s->hot_page_readers = model_memory(m, m->hot_pages * sizeof *s->hot_page_readers);
-	s->hot_page = model_memory(m, m->hot_pages * sizeof(void *));
 	s->copied = model_memory(m, m->max_pages * sizeof *s->copied);
 	s->host_page = model_memory(m, m->config.host_pages * sizeof *s->host_page);
 	s->version = model_memory(m, m->config.max_rows * sizeof *s->version);
@@ -592,21 +608,15 @@ static void make_room(struct model *m, uint32_t pages)
 struct model_session *model_create(struct model *m, uint64_t reserve, dhs_session handle)
 {
 	struct model_session *s = new_session(m, reserve);
-	uint32_t keep = kept_pages(m, s);
 
-	make_room(m, m->hot_pages + keep);
+	make_room(m, m->hot_pages + kept_pages(m, s));
 	s->index = m->index[0].number;
 	s->before = m->index[0].readers;
 	memmove(&m->index[0], &m->index[1], (--m->indices) * sizeof m->index[0]);
 	m->session[s->index] = s;
 	m->sessions++;
 	s->handle = handle;
-	while (s->hot_pages < m->hot_pages) {
-		s->hot_page[s->hot_pages] = new_page(m);
-		put_one(s->hot_page_readers, &s->hot_pages, take_one(m->free, &m->frees));
-	}
-	while (s->spares < keep)
-		put_one(s->spare, &s->spares, take_one(m->free, &m->frees));
+	take_required(m, s);
 	host_grow(m, s, 0);
 	for (uint32_t g = 0; g < m->config.groups; g++)
 		new_hot(m, s, &s->hot[g]);
@@ -677,7 +687,7 @@ unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t row
 
 	if (!rows || bound > m->config.max_rows)
 		codes |= MODEL_CODE(DHS_ERR_ARGUMENT);
-	if (s->extending)
+	if (s->extending || s->suspended)
 		codes |= MODEL_CODE(DHS_ERR_ORDER);
 	if (model_busy(m, s))
 		codes |= MODEL_CODE(DHS_ERR_BUSY);
@@ -690,14 +700,20 @@ unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t row
 	return codes ? codes : MODEL_CODE(0);
 }
 
+/* Evicts until so many pages are free at once. */
+static void free_pages(struct model *m, uint32_t pages)
+{
+	while (pages > count_ready(m->free, m->frees))
+		if (!call_off(m, NULL))
+			give_history(m, richest(m, 1));
+}
+
 void model_extend(struct model *m, struct model_session *s, uint32_t rows)
 {
 	uint64_t bound = s->settled + rows;
 
 	age(m, s);
-	while (map_need(m, s, bound) > s->spares + count_ready(m->free, m->frees))
-		if (!call_off(m, NULL))
-			give_history(m, richest(m, 1));
+	free_pages(m, map_need(m, s, bound) > s->spares ? map_need(m, s, bound) - s->spares : 0);
 	drop_hot(m, s);
 	grow(m, s, bound);
 	s->device_rows = s->settled;
@@ -780,9 +796,9 @@ uint32_t model_evict(struct model *m, struct model_session *s)
 	return pages;
 }
 
-void model_destroy(struct model *m, struct model_session *s)
+/* Every page goes. */
+static void give_all(struct model *m, struct model_session *s)
 {
-	cancel(m, s);
 	call_off(m, s);
 	unmap_from(s, 0);
 	while (s->hot_pages) {
@@ -794,6 +810,12 @@ void model_destroy(struct model *m, struct model_session *s)
 	}
 	while (s->spares)
 		put_one(m->free, &m->frees, take_one(s->spare, &s->spares));
+}
+
+void model_destroy(struct model *m, struct model_session *s)
+{
+	cancel(m, s);
+	give_all(m, s);
 	host_shrink(m, s, 0);
 	s->alive = 0;
 	m->session[s->index] = NULL;
@@ -801,6 +823,98 @@ void model_destroy(struct model *m, struct model_session *s)
 	m->index[m->indices].number = s->index;
 	m->index[m->indices].readers = s->before;
 	add_reader(&m->index[m->indices++].readers, s->last);
+}
+
+/* ---- suspend and resume ------------------------------------------------------- */
+
+unsigned model_may_suspend(const struct model *m, const struct model_session *s)
+{
+	unsigned codes = 0;
+
+	if (full(m))
+		return MODEL_CODE(DHS_ERR_UNSUPPORTED);
+	if (s->suspended || s->extending)
+		return MODEL_CODE(DHS_ERR_ORDER);
+	if (model_busy(m, s))
+		codes |= MODEL_CODE(DHS_ERR_BUSY);
+	else if (model_open(s) || !ready(&s->before) || count_ready(s->spare, s->spares) < s->spares ||
+	         count_ready(s->hot_page_readers, s->hot_pages) < s->hot_pages)
+		codes |= MODEL_CODE(DHS_ERR_PENDING);
+	return codes ? codes : MODEL_CODE(0);
+}
+
+/* What leaves has a copy, those rows that had one already none more. */
+static void leave(struct model *m, struct model_session *s, uint32_t p)
+{
+	uint64_t first = (uint64_t)p * m->config.page_rows;
+	uint32_t rows =
+		s->settled > first ? (uint32_t)smaller(s->settled - first, m->config.page_rows) : 0;
+
+	if (!s->table[p])
+		return;
+	if (p < s->history && adaptive(m))
+		m->stats.evicted_pages++;
+	if (!m->config.eager)
+		m->stats.backup_rows += rows - s->copied[p];
+	s->copied[p] = rows;
+}
+
+void model_suspend(struct model *m, struct model_session *s)
+{
+	s->history = (uint32_t)larger(s->history, aged_pages(m, s->settled));
+	for (uint32_t p = 0; p < s->mapped; p++)
+		leave(m, s, p);
+	give_all(m, s);
+	s->mapped = (uint32_t)up(s->settled, m->config.page_rows);
+	s->suspended = 1;
+	m->stats.suspends++;
+}
+
+unsigned model_may_resume(const struct model *m, const struct model_session *s)
+{
+	unsigned codes;
+
+	if (full(m))
+		return MODEL_CODE(DHS_ERR_UNSUPPORTED);
+	if (!s->suspended)
+		return MODEL_CODE(DHS_ERR_ORDER);
+	codes = device_codes(m, m->hot_pages + m->tail_pages);
+	return codes ? codes : MODEL_CODE(0);
+}
+
+/* The rows of a hot cache are the same in other places. */
+static void move_hot(struct model *m, struct model_session *s, uint32_t group)
+{
+	struct model_hot *hot = &s->hot[group];
+	struct model_places *old = model_memory(m, sizeof *old);
+	int unfinished = hot->misses && hot->fetched < m->config.group_layers[group];
+
+	*old = hot->places;
+	own_places(old);
+	hot->places = new_places(m, s->hot_page, s->hot_pages, old->count);
+	own_places(&hot->places);
+	for (uint32_t i = 0; i < old->count; i++) {
+		if (hot->row[i] < 0 || (uint64_t)hot->row[i] >= s->drop_from ||
+		    (unfinished && hot->stamp[i] == hot->plan))
+			continue;
+		m->warmed[s->index].rows++;
+		m->warmed[s->index].bytes += (uint64_t)m->config.group_layers[group] * m->config.row_bytes;
+	}
+}
+
+void model_resume(struct model *m, struct model_session *s)
+{
+	free_pages(m, m->hot_pages + m->tail_pages);
+	take_required(m, s);
+	for (uint32_t p = s->history; p < s->mapped; p++)
+		map(m, s, p);
+	if (s->settled > (uint64_t)s->history * m->config.page_rows)
+		m->stats.reload_rows += s->settled - (uint64_t)s->history * m->config.page_rows;
+	for (uint32_t g = 0; g < m->config.groups; g++)
+		move_hot(m, s, g);
+	s->suspended = 0;
+	s->since = m->steps;
+	m->stats.resumes++;
 }
 
 /* ---- pages of the engine ------------------------------------------------------ */
@@ -887,7 +1001,8 @@ static struct model_session *next_session(const struct model *m)
 	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
 		struct model_session *s = m->session[i];
 
-		if (s && !s->failed && lacks(m, s) && (!best || lacks(m, s) < lacks(m, best)))
+		if (s && !s->failed && !s->suspended && lacks(m, s) &&
+		    (!best || lacks(m, s) < lacks(m, best)))
 			best = s;
 	}
 	return best;
@@ -1088,7 +1203,7 @@ static unsigned session_codes(const struct model *m, const struct model_session 
 
 	if (s->failed)
 		codes |= MODEL_CODE(DHS_ERR_MISMATCH);
-	if (s->extending)
+	if (s->extending || s->suspended)
 		codes |= MODEL_CODE(DHS_ERR_ORDER);
 	if (bound > m->config.max_rows)
 		codes |= MODEL_CODE(DHS_ERR_ARGUMENT);
@@ -1156,6 +1271,9 @@ static void begin_entry(struct model *m, struct model_step *t, struct model_entr
 	e->queries = ask->queries;
 	e->version = ++m->versions;
 	e->share = staging_share(m, t->batch, ask->queries, bound);
+	m->stats.warmed_rows += m->warmed[s->index].rows;
+	m->stats.warm_bytes += m->warmed[s->index].bytes;
+	m->warmed[s->index] = (struct model_warmed){ 0, 0 };
 	age(m, s);
 	drop_hot(m, s);
 	grow(m, s, bound);

@@ -95,6 +95,8 @@ struct model_session {
 	uint32_t index;
 	int alive;
 	int failed; /* a settle contradicted the device */
+	int suspended;
+	uint64_t since; /* steps that were begun before it was resumed last */
 	uint64_t settled;
 	uint64_t device_rows; /* length once the enqueued commits have run */
 	uint64_t reserve;
@@ -193,6 +195,12 @@ struct model_batch {
 	struct model_plan *plan[MODEL_GROUPS];
 };
 
+/* What came back into hot caches, until a step tells it. */
+struct model_warmed {
+	uint64_t rows;
+	uint64_t bytes;
+};
+
 struct model_index {
 	uint32_t number;
 	struct model_readers readers;
@@ -221,6 +229,7 @@ struct model {
 	struct model_readers *host_free;
 	uint32_t sessions;
 	struct model_session **session; /* [max_sessions], NULL: no session has the index */
+	struct model_warmed *warmed;    /* by index of the session */
 	uint32_t indices;
 	struct model_index *index; /* free ones, the longest free first */
 	uint32_t serial;
@@ -269,6 +278,10 @@ void model_extend(struct model *m, struct model_session *s, uint32_t rows);
 void model_commit_rows(struct model *m, struct model_session *s, uint32_t rows, uint32_t version);
 void model_truncate(struct model *m, struct model_session *s, uint64_t rows);
 uint32_t model_evict(struct model *m, struct model_session *s); /* pages given back */
+unsigned model_may_suspend(const struct model *m, const struct model_session *s);
+void model_suspend(struct model *m, struct model_session *s);
+unsigned model_may_resume(const struct model *m, const struct model_session *s);
+void model_resume(struct model *m, struct model_session *s);
 void model_destroy(struct model *m, struct model_session *s);
 
 unsigned model_may_lend(const struct model *m, const int32_t *pages, size_t count);

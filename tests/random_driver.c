@@ -264,7 +264,7 @@ struct round {
 struct totals {
 	uint64_t calls, rounds, steps, misses, victims, staged, mirrored, backed_up, truncates, aborts;
 	uint64_t refusals, reorderings, page_hits, hot_hits, repeats, bad_rows, reloads, evicted,
-		refilled, ticked;
+		refilled, ticked, resumes, warmed;
 	uint64_t order_errors, rows_checked, pendings, mismatches, graphs, flow_waits;
 };
 
@@ -1672,6 +1672,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("pages_unbacked", got->pages_unbacked, want.pages_unbacked);
 	SAME("staging_bytes", got->staging_bytes, staging_bytes());
 	SAME("sessions", got->sessions, want.sessions);
+	SAME("sessions_suspended", got->sessions_suspended, want.sessions_suspended);
 	SAME("batches", got->batches, want.batches);
 	SAME("host_rows", got->host_rows, want.host_rows);
 	SAME("host_rows_used", got->host_rows_used, want.host_rows_used);
@@ -1694,6 +1695,7 @@ static void verify_session(const struct model_session *s)
 	SAME("host_only_rows", got.host_only_rows, want.host_only_rows);
 	SAME("resident_pages", got.resident_pages, want.resident_pages);
 	SAME("required_pages", got.required_pages, want.required_pages);
+	SAME("flags of a session", got.flags, want.flags);
 	SAME("host_rows of a session", got.host_rows, want.host_rows);
 }
 
@@ -1712,6 +1714,8 @@ static void verify(void)
 	SAME("ticks", got.ticks, want->ticks);
 	SAME("refilled_pages", got.refilled_pages, want->refilled_pages);
 	SAME("refill_bytes", got.refill_bytes, want->refill_bytes);
+	SAME("suspends", got.suspends, want->suspends);
+	SAME("resumes", got.resumes, want->resumes);
 	SAME("refusals", got.refusals, want->refusals);
 	for (uint32_t i = 0; i < R->config.max_sessions; i++)
 		if (R->model->session[i])
@@ -1740,6 +1744,8 @@ static void verify_counters(void)
 	SAME("backup_bytes", got.backup_bytes, (want->backup_rows + want->mirrored_rows) * bytes);
 	SAME("reload_rows", got.reload_rows, want->reload_rows);
 	SAME("order_errors", got.order_errors, want->order_errors);
+	SAME("warmed_rows", got.warmed_rows, want->warmed_rows);
+	SAME("warm_bytes", got.warm_bytes, want->warm_bytes);
 	check_bytes();
 }
 
@@ -2037,6 +2043,47 @@ static struct fence *evict(struct model_session *s)
 	if (!pages && !coming)
 		SAME("the fence of an evict without pages", fence, 0);
 	return remember_fence(fence, pages ? s->last : NULL);
+}
+
+static void suspend(struct model_session *s)
+{
+	dhs_fence fence = 99;
+	int with_fence = chance(80);
+
+	say("suspend session %u", s->serial);
+	if (told(dhs_session_suspend(R->context, s->handle, with_fence ? &fence : NULL),
+	         model_may_suspend(R->model, s))) {
+		SAME("the output of a failed suspend", fence, 99);
+		return;
+	}
+	model_suspend(R->model, s);
+	if (with_fence)
+		remember_fence(fence, s->last);
+}
+
+static void resume(struct model_session *s)
+{
+	int code;
+
+	say("resume session %u", s->serial);
+	code = told(dhs_session_resume(R->context, s->handle), model_may_resume(R->model, s));
+	if (code)
+		model_refused(R->model, code);
+	else
+		model_resume(R->model, s);
+}
+
+/* Mostly what may be done. */
+static void act_suspend(void)
+{
+	struct model_session *s = any_session();
+
+	if (!s)
+		return;
+	if (s->suspended ? chance(90) : chance(5))
+		resume(s);
+	else
+		suspend(s);
 }
 
 static void act_tick(void)
@@ -2467,8 +2514,8 @@ static void play_again(struct batch *b)
 	for (uint32_t i = 0; i < p->step->count; i++) {
 		struct model_session *s = p->step->entry[i].session;
 
-		if (s && p->numbers[i] && s->hot[p->group].plan == p->numbers[i] &&
-		    (p->step == now || (s->alive && s->last == now)))
+		if (s && p->numbers[i] && s->hot[p->group].plan == p->numbers[i] && !s->suspended &&
+		    p->step->number >= s->since && (p->step == now || (s->alive && s->last == now)))
 			j->hot |= 1u << i;
 	}
 }
@@ -3090,7 +3137,8 @@ static uint32_t choose_entries(const struct batch *b, struct model_entry_ask *as
 
 		if (chance(4))
 			ask[count++] = (struct model_entry_ask){ NULL, below(3), 0 };
-		if (!s || count == want || chance(12) || s->failed || (s->extending && !chance(3)))
+		if (!s || count == want || chance(12) || s->failed ||
+		    ((s->extending || s->suspended) && !chance(3)))
 			continue;
 		ask[count].session = s;
 		ask[count].new_rows = chance(12) ? 0 : between(1, R->config.max_new_rows);
@@ -3237,7 +3285,7 @@ static struct step *step_at_once(struct model_session *s, struct batch *b, int r
 	struct model_entry_ask ask = { s, 0, 0 };
 	struct step *t;
 
-	if (!b || s->extending || s->failed)
+	if (!b || s->extending || s->failed || s->suspended)
 		return NULL;
 	if (R->model->flight[1])
 		settle_any(step_of(R->model->flight[0]));
@@ -3297,7 +3345,7 @@ static void grow_at_once(struct model_session *s)
 		rows = least(room, s->spares * R->config.page_rows); /* what its spares take */
 	else if (rows)
 		rows = between(1, rows);
-	if (!s->extending)
+	if (!s->extending && !s->suspended)
 		extend(s, most(rows, 1));
 	while (extension_of(s) && chance(95))
 		commit_rows(s);
@@ -3393,6 +3441,51 @@ static void act_recall(void)
 	if (chance(40))
 		grow_at_once(s);
 	step_at_once(s, any_batch(), 0);
+}
+
+/* A session leaves the device while its work has hardly begun, others use its pages, and
+ * it comes back. */
+static void act_nap(void)
+{
+	struct model_session *s = any_session(), *other;
+
+	if (!s || s->extending)
+		return;
+	if (!s->suspended) {
+		step_at_once(s, any_batch(), 0);
+		settle_steps_of(s);
+		suspend(s);
+		verify();
+	}
+	if (R->config.engine_pool && chance(30))
+		take_idle();
+	if (chance(15))
+		truncate_rows(s);
+	if (chance(20))
+		act_tick();
+	if (chance(40))
+		act_create();
+	other = any_session();
+	if (other && chance(50))
+		grow_at_once(other);
+	if (R->config.engine_pool && chance(30))
+		act_lend();
+	if (chance(8))
+		destroy(s);
+	if (!s->alive || chance(10))
+		return;
+	resume(s);
+	verify();
+	if (chance(10))
+		suspend(s);
+	else if (chance(5))
+		destroy(s);
+	else if (chance(10))
+		truncate_rows(s);
+	if (s->alive && chance(20))
+		grow_at_once(s);
+	if (s->alive)
+		step_at_once(s, any_batch(), 0);
 }
 
 /* Pages that are lent while the engine's work on them is hardly begun become the
@@ -3568,12 +3661,19 @@ static void act_stream(void)
 static void wrong_session(void)
 {
 	uint64_t dead = R->deads ? R->dead[below(least(R->deads, MOST_DEAD))] : 12345;
+	unsigned policy = full_policy() ? MODEL_CODE(DHS_ERR_UNSUPPORTED) : REFUSED;
 	dhs_session_info info = DHS_INIT(dhs_session_info);
 	dhs_fence fence;
 	int32_t slot;
 
 	say("calls with a dead session");
-	switch (below(6)) {
+	switch (below(8)) {
+	case 6:
+		told(dhs_session_suspend(R->context, dead, &fence), policy);
+		break;
+	case 7:
+		told(dhs_session_resume(R->context, dead), policy);
+		break;
 	case 0:
 		told(dhs_session_extend(R->context, dead, 1, any_stream(), &slot), REFUSED);
 		break;
@@ -3874,6 +3974,8 @@ static void act_sweep(void)
 	if (!b || !s || s->extending || s->failed)
 		return;
 	settle_all();
+	if (s->suspended)
+		resume(s);
 	rows = b->model->max_queries * b->model->top_k;
 	for (sweep = 0; sweep < (int64_t)s->settled; sweep += rows)
 		if (sweep / rows == 20 || !sweep_step(b, s))
@@ -3914,7 +4016,8 @@ static const struct {
 	{ act_tick, 90 },     { act_destroy, 10 },     { act_batch, 12 },         { act_capture, 4 },
 	{ act_fence, 12 },    { act_wait, 4 },         { act_sync, 6 },           { act_stream, 1 },
 	{ act_wrong, 25 },    { act_mismatch, 1 },     { act_turnover, 12 },      { act_recall, 14 },
-	{ act_handover, 6 },  { act_sweep, 1 },        { act_default_stream, 1 },
+	{ act_handover, 6 },  { act_sweep, 1 },        { act_default_stream, 1 }, { act_suspend, 16 },
+	{ act_nap, 16 },
 };
 
 static void act(void)
@@ -3981,6 +4084,8 @@ static void add_totals(struct totals *t)
 	t->reloads += s->reload_rows;
 	t->evicted += s->evicted_pages;
 	t->refilled += s->refilled_pages;
+	t->resumes += s->resumes;
+	t->warmed += s->warmed_rows;
 	t->order_errors += s->order_errors;
 	t->flow_waits += got.flow_waits;
 }
@@ -4103,6 +4208,8 @@ static int report(void)
 	enough("rows backed up by reclaim or ticks", totals.backed_up);
 	enough("of these, by ticks", totals.ticked);
 	enough("pages refilled", totals.refilled);
+	enough("sessions resumed", totals.resumes);
+	enough("rows warmed by resume", totals.warmed);
 	enough("truncates", totals.truncates);
 	enough("aborts", totals.aborts);
 	enough("refusals", totals.refusals);

@@ -303,10 +303,11 @@ typedef struct dhs_stats {
 	uint64_t mirrored_rows;   /* copied to the host by a commit */
 	uint64_t backup_rows;     /* copied to the host when pages were taken back, or by ticks */
 	uint64_t backup_bytes;    /* device to host, all ways of backup */
-	uint64_t reload_rows;     /* copied back because a truncate cut a page on the host */
+	uint64_t reload_rows;     /* copied back into tail pages: by resume, or because a
+	                             truncate cut a page on the host */
 	uint64_t evicted_pages;   /* optional pages taken back (adaptive) */
-	uint64_t refusals;        /* session creates, extends and begins refused for lack of room
-	                             (DHS_ERR_DEVICE_MEMORY, DHS_ERR_HOST_MEMORY) */
+	uint64_t refusals;        /* session creates, resumes, extends and begins refused for lack of
+	                             room (DHS_ERR_DEVICE_MEMORY, DHS_ERR_HOST_MEMORY) */
 	uint64_t order_errors;    /* told on the device: a second commit, a fetch without plan */
 	uint64_t flow_waits;      /* begins that had to wait for the device */
 	uint64_t staging_bytes;   /* device memory of batches' staging behind the pool */
@@ -316,6 +317,13 @@ typedef struct dhs_stats {
 	uint32_t pages_coming;    /* of pages_resident: on their way */
 	uint32_t pages_unbacked;  /* of pages_resident: history without a whole host copy, which has
 	                             to be copied before the page can go */
+	uint64_t suspends;
+	uint64_t resumes;
+	uint64_t warmed_rows;     /* rows of a group that resume brought back into a hot cache; told
+	                             by the session's next step */
+	uint64_t warm_bytes;      /* of these, host to device */
+	uint32_t sessions_suspended; /* of sessions */
+	uint32_t reserved;
 } dhs_stats;
 
 /* ---- context ------------------------------------------------------------- */
@@ -384,9 +392,11 @@ typedef struct dhs_session_options {
 	uint64_t reserve_rows; /* host records (under full: pages) reserved now; 0: none */
 } dhs_session_options;
 
+enum { DHS_SESSION_SUSPENDED = 1 }; /* all its rows lie in host memory only */
+
 typedef struct dhs_session_info {
 	uint32_t size;
-	uint32_t flags;
+	uint32_t flags;         /* DHS_SESSION_... */
 	uint64_t rows;          /* settled length */
 	uint64_t rows_bound;    /* settled length plus the new rows of unsettled steps */
 	uint64_t tokens;        /* rows * tokens_per_row */
@@ -467,6 +477,20 @@ DHS_API int dhs_session_truncate(dhs_context *context, dhs_session session, uint
  * They are free once *fence has passed (fence may be NULL).  Begun steps still
  * read them. */
 DHS_API int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fence);
+
+/* Retracts a session: all of its device pages go back, the hot cache and the tail too,
+ * backing up what has no host copy.  They are free once *fence has passed (fence may be
+ * NULL).  Rows, host records and handle stay; truncate, evict, destroy and get_info work.
+ * DHS_ERR_BUSY with an unsettled step; DHS_ERR_ORDER with an extension that is not
+ * committed, or if it is suspended already; DHS_ERR_PENDING while its pages are used by a
+ * step whose end is not recorded; DHS_ERR_UNSUPPORTED under full. */
+DHS_API int dhs_session_suspend(dhs_context *context, dhs_session session, dhs_fence *fence);
+
+/* Takes the required pages of a suspended session again, as create does, and brings its
+ * tail, and the rows that its hot cache held, back on a stream of the library; its next
+ * begin or extend waits for that.  DHS_ERR_DEVICE_MEMORY, or DHS_ERR_PENDING if pages that
+ * a step still uses would suffice, leave it suspended. */
+DHS_API int dhs_session_resume(dhs_context *context, dhs_session session);
 
 /* Ends a session, at any time; its part in unsettled steps is cancelled.  An extension
  * that is not committed ends on its stream, as with truncate. */

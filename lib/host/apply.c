@@ -28,8 +28,16 @@ static void place_hot_cache(const struct dhs_world *world, uint32_t index, const
 		slot[i] = pages[i / g->page_rows] * (int32_t)g->page_rows + (int32_t)(i % g->page_rows);
 }
 
-static void apply_patch(const struct dhs_world *world, const struct dhs_patch *p,
-                        const int32_t *data)
+/* The step tells what came back into the hot cache before it. */
+static void count_warmed(struct dhs_counts *counts, struct dhs_warmed *warmed)
+{
+	counts->warmed_rows += warmed->rows;
+	counts->warm_bytes += warmed->bytes;
+	*warmed = (struct dhs_warmed){ 0 };
+}
+
+static void apply_patch(const struct dhs_world *world, struct dhs_counts *counts,
+                        const struct dhs_patch *p, const int32_t *data)
 {
 	const struct dhs_tables *t = &world->tables;
 	size_t first = (size_t)p->index * world->geometry.max_pages + (size_t)p->first_page;
@@ -41,15 +49,17 @@ static void apply_patch(const struct dhs_world *world, const struct dhs_patch *p
 		t->length[p->index] = p->length;
 	memcpy(t->page + first, data, pages * sizeof(*data));
 	memcpy(t->host_page + first, data + pages, pages * sizeof(*data));
-	if (p->hot_pages)
+	if (p->hot_pages) {
 		place_hot_cache(world, (uint32_t)p->index, data + 2 * pages);
+		count_warmed(counts, &t->warmed[p->index]);
+	}
 }
 
 void dhs_host_apply(const struct dhs_world *world, struct dhs_batch_state *batch,
                     const struct dhs_upload *upload)
 {
 	for (uint32_t i = 0; i < upload->patches; i++)
-		apply_patch(world, &upload->patch[i], upload->data + upload->patch[i].data);
+		apply_patch(world, &batch->counts, &upload->patch[i], upload->data + upload->patch[i].data);
 	memcpy(batch->entry, upload->entry, upload->count * sizeof(*batch->entry));
 	for (uint32_t i = 0; i < batch->max_sessions; i++)
 		batch->session_index[i] = i < upload->count ? upload->entry[i].index : -1;

@@ -366,6 +366,38 @@ static int enqueue_copy(void *device, const struct dhs_world *world, enum dhs_co
 	return DHS_OK;
 }
 
+/* Its pages, as a copy's list. */
+struct warm {
+	const struct dhs_world *world;
+	uint32_t index;
+	int32_t limit;
+	uint32_t first, pages;
+	int32_t page[COPIES];
+};
+
+static void run_warm(void *copy)
+{
+	const struct warm *w = copy;
+
+	dhs_host_warm(w->world, w->index, w->limit, w->first, w->page, w->pages);
+}
+
+static int enqueue_warm(void *device, const struct dhs_world *world, const struct dhs_warm *warm,
+                        dhs_stream stream)
+{
+	for (uint32_t at = 0; at < warm->pages; at += COPIES) {
+		struct warm w = { .world = world,
+			              .index = (uint32_t)warm->index,
+			              .limit = warm->limit,
+			              .first = at * world->geometry.page_rows };
+
+		for (; w.pages < COPIES && at + w.pages < warm->pages; w.pages++)
+			w.page[w.pages] = warm->page[at + w.pages];
+		dhs_host_enqueue(host_of(device), stream, run_warm, &w, sizeof(w));
+	}
+	return DHS_OK;
+}
+
 const struct dhs_backend_ops dhs_backend_host = {
 	.open = device_open,
 	.close = device_close,
@@ -398,4 +430,5 @@ const struct dhs_backend_ops dhs_backend_host = {
 	.commit = enqueue_commit,
 	.report = enqueue_report,
 	.copy = enqueue_copy,
+	.warm = enqueue_warm,
 };

@@ -58,6 +58,8 @@ static void tell(const struct dhs_world *world, struct dhs_batch_state *batch, u
 	to->fetched_bytes += from->fetched_bytes;
 	to->mirrored_rows += from->mirrored_rows;
 	to->order_errors += from->order_errors;
+	to->warmed_rows += from->warmed_rows;
+	to->warm_bytes += from->warm_bytes;
 	*from = (struct dhs_counts){ 0 };
 }
 

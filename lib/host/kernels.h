@@ -35,6 +35,9 @@ void dhs_host_report(const struct dhs_world *world, struct dhs_batch_state *batc
                      uint32_t in_flight);
 void dhs_host_copy(const struct dhs_world *world, enum dhs_copy_way way,
                    const struct dhs_copy *list, uint32_t count);
+/* Those places whose pages are `page`, the ones from place `first` on. */
+void dhs_host_warm(const struct dhs_world *world, uint32_t index, int32_t limit, uint32_t first,
+                   const int32_t *page, uint32_t pages);
 
 /* ---- the hot cache of one session and group ---- */
 
