@@ -14,8 +14,8 @@ __device__ void drop_hot_rows(const dhs_world &world, uint32_t index, int32_t fr
 {
 	const dhs_geometry &g = world.geometry;
 
-	for (size_t i = threadIdx.x; i < size_t(g.groups) * g.hot_rows; i += threads) {
-		size_t at = size_t(index) * g.groups * g.hot_rows + i;
+	for (size_t i = threadIdx.x; i < size_t(g.groups) * g.most_hot_rows; i += threads) {
+		size_t at = size_t(index) * g.groups * g.most_hot_rows + i;
 
 		if (world.tables.hot_row[at] > from)
 			world.tables.hot_row[at] = 0;
@@ -30,13 +30,28 @@ __device__ void count_warmed(dhs_counts *counts, dhs_warmed *warmed)
 	*warmed = {};
 }
 
+/* The hot cache of a session has other pages; places whose rows are not kept hold nothing. */
+__device__ void place_hot_cache(const dhs_world &world, const dhs_patch &p, const int32_t *pages)
+{
+	const dhs_geometry &g = world.geometry;
+	const dhs_tables &t = world.tables;
+	uint32_t places = uint32_t(p.hot_places), kept = uint32_t(p.hot_kept);
+
+	for (uint32_t i = threadIdx.x; i < places; i += threads)
+		t.hot_slot[size_t(p.index) * g.most_hot_rows + i] = dhs_hot_slot(&g, pages, i);
+	for (uint32_t group = 0; group < g.groups; group++)
+		for (uint32_t i = kept + threadIdx.x; i < places; i += threads)
+			t.hot_row[(size_t(p.index) * g.groups + group) * g.most_hot_rows + i] = 0;
+	if (threadIdx.x == 0)
+		t.hot_places[p.index] = p.hot_places;
+}
+
 __device__ void apply_patch(const dhs_world &world, dhs_counts *counts, const dhs_patch &p,
                             const int32_t *data)
 {
 	const dhs_geometry &g = world.geometry;
 	const dhs_tables &t = world.tables;
 	size_t first = size_t(p.index) * g.max_pages + p.first_page;
-	const int32_t *hot = data + 2 * size_t(p.pages);
 
 	if (p.drop_from >= 0)
 		drop_hot_rows(world, p.index, p.drop_from);
@@ -46,9 +61,8 @@ __device__ void apply_patch(const dhs_world &world, dhs_counts *counts, const dh
 		t.page[first + i] = data[i];
 		t.host_page[first + i] = data[p.pages + i];
 	}
-	for (uint32_t i = threadIdx.x; p.hot_pages && i < g.hot_rows; i += threads)
-		t.hot_slot[size_t(p.index) * g.hot_rows + i] =
-			hot[i / g.page_rows] * int32_t(g.page_rows) + int32_t(i % g.page_rows);
+	if (p.hot_pages)
+		place_hot_cache(world, p, data + 2 * size_t(p.pages));
 	if (p.hot_pages && threadIdx.x == 0)
 		count_warmed(counts, &t.warmed[p.index]);
 }
@@ -69,6 +83,7 @@ __device__ void take_entries(const dhs_world &world, dhs_batch_state *batch,
 	batch->queries = upload.queries;
 	batch->new_rows = upload.new_rows;
 	batch->in_flight = upload.in_flight;
+	batch->measured = upload.measured;
 	batch->phase = DHS_BATCH_BEGUN;
 }
 

@@ -63,7 +63,7 @@ struct sizes {
 	{
 		uint32_t history = (g.max_rows + word_bits - 1) / word_bits, left;
 
-		places = entries < g.hot_rows ? entries : g.hot_rows;
+		places = entries < g.most_hot_rows ? entries : g.most_hot_rows;
 		left = most_dynamic - places * sizeof(uint16_t);
 		/* Of more entries than there is room for, a window has no more rows than that. */
 		ranks = left / (sizeof(int32_t) * word_bits + word_bytes) * word_bits;
@@ -96,6 +96,7 @@ struct planned {
 	const divisor &page_rows;
 	dhs_batch_state *batch;
 	dhs::hot_cache hot;
+	dhs_sample *sample; /* nullptr: it is not measured */
 	dhs_plan_state *state;
 	const int32_t *page, *host_page;
 	uint32_t rows; /* positions below this are the history */
@@ -163,6 +164,8 @@ template <unsigned threads, unsigned items> class planner
 		typename scan::TempStorage scan;
 		typename warp_sum::TempStorage sum[threads / warp_size];
 		uint32_t page_hits, bad, hot_rows, missing;
+		uint32_t empty; /* places, if it is measured */
+		uint32_t age_places[DHS_AGE_BINS], age_hits[DHS_AGE_BINS];
 		uint32_t turn;  /* of the batch's plans */
 		uint32_t first; /* where the entry's misses lie on the list */
 		uint32_t rank;  /* behind the misses of a window */
@@ -200,6 +203,8 @@ template <unsigned threads, unsigned items> class planner
 			p.state->missed = misses != 0;
 			tell(elsewhere, misses);
 		}
+		if (p.sample)
+			tell_sample(elsewhere != 0, misses);
 		return misses;
 	}
 
@@ -343,15 +348,42 @@ template <unsigned threads, unsigned items> class planner
 		return all;
 	}
 
+	/* Calls fn(row, age) for all places, of an empty one with row 0, else row + 1.  Reads them
+	 * once more, as few plans are measured and registers are rare. */
+	template <typename Fn> __device__ void for_places(Fn fn) const
+	{
+#pragma unroll 1
+		for (uint32_t i = threadIdx.x; i < p.hot.rows; i += threads)
+			fn(uint32_t(p.hot.row[i]), p.hot.now - p.hot.stamp[i]);
+	}
+
+	/* Both before any place is hit. */
+	__device__ void measure_places()
+	{
+		for_places([&](uint32_t row, uint32_t age) {
+			atomicAdd(row ? &s.age_places[dhs_age_bin(age)] : &s.empty, 1);
+		});
+	}
+
+	__device__ void measure_hits(uint32_t from)
+	{
+		for_places([&](uint32_t row, uint32_t age) {
+			if (row && p.in_window(row - 1, from) && p.wanted(row - 1 - from))
+				atomicAdd(&s.age_hits[dhs_age_bin(age)], 1);
+		});
+	}
+
 	/* Answers the rows of the window that the hot cache holds; returns how many rows are
 	 * wanted, and adds to *hot_rows. */
-	__device__ uint32_t find_window(places &hot, uint32_t from, uint32_t *hot_rows)
+	__device__ uint32_t find_window(places &hot, uint32_t from, bool measured, uint32_t *hot_rows)
 	{
 		uint32_t wanted = rank_window();
 
 		for_wanted(from, [&](uint32_t, uint32_t row) {
 			p.answer[p.rank(row - from)] = unplaced + int32_t(row);
 		});
+		if (measured)
+			measure_hits(from);
 		__syncthreads();
 		hot.find([&](uint32_t row) { return p.in_window(row, from) && p.wanted(row - from); },
 		         [&](uint32_t row, int32_t slot) {
@@ -370,6 +402,8 @@ template <unsigned threads, unsigned items> class planner
 		uint32_t misses = 0, taken = 0, rank = 0;
 		bool several = p.rows > p.window();
 
+		if (p.sample)
+			measure_places();
 #pragma unroll 1
 		for (int pass = 0; pass < 2; pass++) {
 #pragma unroll 1
@@ -377,7 +411,7 @@ template <unsigned threads, unsigned items> class planner
 				if (several && (pass || from))
 					mark_window(from);
 				if (several || !pass)
-					wanted = find_window(hot, from, &hot_rows);
+					wanted = find_window(hot, from, p.sample && !pass, &hot_rows);
 				all_wanted += wanted;
 				if (!pass)
 					continue;
@@ -497,6 +531,21 @@ template <unsigned threads, unsigned items> class planner
 		return missing;
 	}
 
+	/* What the plan saw of the hot cache; all that it adds to is complete. */
+	__device__ void tell_sample(bool looked, uint32_t misses)
+	{
+		if (threadIdx.x == 0) {
+			p.sample->plans = 1;
+			p.sample->looked = looked;
+			p.sample->misses = misses;
+			p.sample->empty = s.empty;
+		}
+		for (uint32_t b = threadIdx.x; b < DHS_AGE_BINS; b += threads) {
+			p.sample->places[b] = s.age_places[b];
+			p.sample->hits[b] = s.age_hits[b];
+		}
+	}
+
 	/* Thread 0. */
 	__device__ void tell(uint32_t elsewhere, uint32_t misses)
 	{
@@ -606,7 +655,9 @@ __global__ void __launch_bounds__(threads)
 		bits[w] = 0;
 	planner::places::clear_bins(s.places);
 	if (threadIdx.x == 0)
-		s.page_hits = s.bad = s.hot_rows = s.missing = 0;
+		s.page_hits = s.bad = s.hot_rows = s.missing = s.empty = 0;
+	if (threadIdx.x < DHS_AGE_BINS)
+		s.age_places[threadIdx.x] = s.age_hits[threadIdx.x] = 0;
 	dhs::wait_for_previous();
 	dhs::let_next_start();
 	first = planner::read(selected, 0, all);
@@ -627,9 +678,11 @@ __global__ void __launch_bounds__(threads)
 			world,
 			page_rows,
 			batch,
-			{ world.tables.hot_row + at * g.hot_rows, world.tables.hot_stamp + at * g.hot_rows,
-			  world.tables.hot_slot + size_t(entry.index) * g.hot_rows, g.hot_rows,
-			  state->plans + 1 },
+			{ world.tables.hot_row + at * g.most_hot_rows,
+			  world.tables.hot_stamp + at * g.most_hot_rows,
+			  world.tables.hot_slot + size_t(entry.index) * g.most_hot_rows,
+			  uint32_t(world.tables.hot_places[entry.index]), state->plans + 1 },
+			group == batch->measured ? &world.result[batch->in_flight].sample[e] : nullptr,
 			state,
 			world.tables.page + pages,
 			world.tables.host_page + pages,
@@ -697,7 +750,7 @@ extern "C" cudaError_t dhs_cuda_plan(const dhs_world *world, dhs_batch_state *ba
 {
 	uint32_t entries = selection->queries * selection->top_k;
 
-	return with_kernel(world->geometry.hot_rows, entries, [&](auto kernel, unsigned threads) {
+	return with_kernel(world->geometry.most_hot_rows, entries, [&](auto kernel, unsigned threads) {
 		return dhs::launch(true, kernel, dim3(selection->sessions), threads,
 		                   sizes(world->geometry, entries).bytes(), stream, *world, batch, group,
 		                   *selection, divisor(world->geometry.page_rows));

@@ -27,8 +27,9 @@ __device__ int32_t row_of(const dhs_world &world, const part &p, uint32_t group,
 	const dhs_tables &t = world.tables;
 	size_t at = size_t(p.index) * world.geometry.groups + group;
 	dhs_plan_state plan = t.plan[at];
-	int32_t row = t.hot_row[at * world.geometry.hot_rows + place] - 1;
-	bool unfetched = plan.missed && t.hot_stamp[at * world.geometry.hot_rows + place] == plan.plans;
+	int32_t row = t.hot_row[at * world.geometry.most_hot_rows + place] - 1;
+	bool unfetched =
+		plan.missed && t.hot_stamp[at * world.geometry.most_hot_rows + place] == plan.plans;
 
 	return row < p.limit && !unfetched ? row : -1;
 }

@@ -5,19 +5,10 @@
 
 #include "residency.h"
 
-/* The session whose pages would be taken back first, of those that have pages to copy.  A
- * failed one's rows are of no use. */
-static struct dhs_session_state *next_session(dhs_context *context)
+/* A failed session's rows are of no use. */
+static int to_copy(const struct dhs_session_state *s)
 {
-	struct dhs_session_state *best = NULL;
-
-	for (uint32_t i = 0; i < context->max_sessions; i++) {
-		struct dhs_session_state *s = &context->sessions.session[i];
-
-		if (s->live && !s->failed && s->unbacked && (!best || s->resident > best->resident))
-			best = s;
-	}
-	return best;
+	return !s->failed && s->unbacked;
 }
 
 /* The lowest of its pages that has to be copied: the first that would be taken back. */
@@ -45,7 +36,7 @@ int dhs_backup_tick(dhs_context *context, struct dhs_work *work)
 	struct dhs_session_state *s = NULL;
 
 	while (work && context->copies < most) {
-		s = s && s->unbacked ? s : next_session(context);
+		s = s && s->unbacked ? s : dhs_residency_cheapest(context, to_copy);
 		if (!s)
 			break;
 		dhs_residency_back_up(context, s, next_page(context, s));

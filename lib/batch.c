@@ -279,11 +279,14 @@ static int wait_for_steps(dhs_context *context, dhs_batch *batch)
 {
 	int rc = DHS_OK;
 
-	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT && rc == DHS_OK; i++)
-		if (context->step[i].batch == batch) {
-			rc = dhs_step_take_over(context, &context->step[i]);
-			context->step[i].batch = NULL;
-		}
+	for (uint32_t i = 0; i < DHS_MAX_STEPS_IN_FLIGHT && rc == DHS_OK; i++) {
+		struct dhs_step_record *step = dhs_step_oldest(context, i);
+
+		if (step->batch != batch)
+			continue;
+		rc = dhs_step_take_over(context, step);
+		step->batch = NULL;
+	}
 	return rc ? dhs_context_lose(context, "dhs_batch_destroy", rc) : DHS_OK;
 }
 

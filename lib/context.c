@@ -125,6 +125,8 @@ static void fill_context(dhs_context *context, const struct dhs_setup *u, uint32
 	context->log_arg = u->o.log_arg;
 	context->backend = u->o.backend;
 	context->policy = u->o.policy;
+	context->keeps_history =
+		u->o.policy == DHS_POLICY_ADAPTIVE && !(u->o.flags & DHS_CONTEXT_NO_HISTORY);
 	context->backup = u->o.backup;
 	context->max_sessions = u->o.max_sessions;
 	context->max_new_rows = u->o.max_new_rows;
@@ -317,8 +319,8 @@ int dhs_context_wait(dhs_context *context)
 			                "dhs_context_wait: step %llu is begun and neither settled nor aborted",
 			                (unsigned long long)context->step[i].number);
 	rc = dhs_works_sync(context);
-	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT && rc == DHS_OK; i++)
-		rc = dhs_step_take_over(context, &context->step[i]);
+	for (uint32_t i = 0; i < DHS_MAX_STEPS_IN_FLIGHT && rc == DHS_OK; i++)
+		rc = dhs_step_take_over(context, dhs_step_oldest(context, i));
 	dhs_stats_publish(context);
 	return rc ? dhs_context_lose(context, "dhs_context_wait", rc) : DHS_OK;
 }

@@ -65,6 +65,7 @@ struct dhs_context {
 	uint32_t tokens_per_row;
 	uint32_t reserved_pages;
 	int owns_pool;
+	int keeps_history; /* on the device, as long as there is room */
 
 	struct dhs_blocks blocks;
 	struct dhs_world world; /* what the device sees, and: */
@@ -75,6 +76,7 @@ struct dhs_context {
 	struct dhs_tier tier;
 	struct dhs_refill refill;
 	struct dhs_ticker ticker;
+	uint32_t elastic_pages; /* of all sessions */
 	struct dhs_works works;
 	struct dhs_session_table sessions;
 	dhs_stream copy_stream;
@@ -146,7 +148,14 @@ void dhs_context_log(dhs_context *context, uint32_t level, const char *format, .
 void dhs_stats_publish(dhs_context *context);
 int dhs_context_refuse(dhs_context *context, int code); /* counts a refusal, returns code */
 
-/* Waits until the device has passed the step and takes its counters over. */
+/* The i-th oldest of the steps that are remembered. */
+static inline struct dhs_step_record *dhs_step_oldest(dhs_context *context, uint32_t i)
+{
+	return &context->step[(context->next_step + i) % DHS_MAX_STEPS_IN_FLIGHT];
+}
+
+/* Waits until the device has passed the step and takes its counters and samples over; older
+ * steps first. */
 int dhs_step_take_over(dhs_context *context, struct dhs_step_record *step);
 
 /* 64-bit handles: kind (4 bits), context tag (16), then 44 bits. */

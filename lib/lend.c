@@ -2,6 +2,7 @@
 /* Copyright The libdhisparse authors */
 
 /* Pages that an engine lends out of a pool of its own, and takes back. */
+#include "elastic.h"
 #include "residency.h"
 
 static int enter_engine_pool(const char *call, dhs_context *context, struct dhs_guard *guard)
@@ -169,7 +170,25 @@ static int take_idle(dhs_context *context, struct taking *t, int draining)
 	return rc;
 }
 
-/* The fence of an optional page that was just taken: behind its last reader and its copy, of
+/* Elastic pages: nothing is to be copied. */
+static int take_elastic(dhs_context *context, struct taking *t)
+{
+	int32_t page;
+
+	while (t->taken < t->count && (page = dhs_elastic_lift(context)) >= 0) {
+		dhs_fence fence = 0;
+		int rc = fence_of(context, t, &context->pool.page[page].after, &fence);
+
+		if (rc) {
+			dhs_pool_release(context, page);
+			return rc;
+		}
+		give(context, t, page, fence);
+	}
+	return DHS_OK;
+}
+
+/* The fence of a page of history that was just taken: behind its last reader and its copy, of
  * this call or of an earlier one. */
 static dhs_fence fence_of_lifted(dhs_context *context, int32_t page, struct dhs_work *copy,
                                  const struct dhs_work *behind)
@@ -184,9 +203,9 @@ static dhs_fence fence_of_lifted(dhs_context *context, int32_t page, struct dhs_
 	return fence_of_work(context, copy);
 }
 
-/* Optional pages of a session, no more than are wanted.  What may fail is done before the
+/* Pages of a session's history, no more than are wanted.  What may fail is done before the
  * first of them is taken. */
-static int take_optional(dhs_context *context, struct taking *t, struct dhs_session_state *s)
+static int take_history(dhs_context *context, struct taking *t, struct dhs_session_state *s)
 {
 	struct dhs_work *copy, *behind = NULL;
 	uint32_t pages = s->resident;
@@ -221,8 +240,10 @@ static int take(dhs_context *context, struct taking *t)
 
 	if (rc == DHS_OK && t->taken < t->count && dhs_refill_call_off(context, NULL))
 		rc = take_idle(context, t, 0);
-	while (rc == DHS_OK && t->taken < t->count && (s = dhs_residency_next(context)))
-		rc = take_optional(context, t, s);
+	if (rc == DHS_OK)
+		rc = take_elastic(context, t);
+	while (rc == DHS_OK && t->taken < t->count && (s = dhs_residency_cheapest(context, NULL)))
+		rc = take_history(context, t, s);
 	if (rc == DHS_OK)
 		rc = take_idle(context, t, 1);
 	dhs_work_unref(context, &t->both);

@@ -2,7 +2,9 @@
 /* Copyright The libdhisparse authors */
 
 #include "backup.h"
+#include "elastic.h"
 #include "residency.h"
+#include "worth.h"
 
 int dhs_refill_init(dhs_context *context, uint32_t pages)
 {
@@ -70,15 +72,16 @@ static uint32_t missing(const struct dhs_session_state *s)
 }
 
 /* The session that lacks fewest pages to be on the device as a whole: then it needs no
- * plan at all. */
+ * plan at all.  NULL: none lacks any, or history is not kept there. */
 static struct dhs_session_state *nearest(dhs_context *context)
 {
 	struct dhs_session_state *best = NULL;
 
-	for (uint32_t i = 0; i < context->max_sessions; i++) {
+	for (uint32_t i = 0; context->keeps_history && i < context->max_sessions; i++) {
 		struct dhs_session_state *s = &context->sessions.session[i];
 
-		if (s->live && !s->failed && missing(s) && (!best || missing(s) < missing(best)))
+		if (s->live && !s->failed && missing(s) && !dhs_session_idle(context, s) &&
+		    (!best || missing(s) < missing(best)))
 			best = s;
 	}
 	return best;
@@ -115,6 +118,8 @@ static uint32_t choose(dhs_context *context, struct dhs_work *work)
 
 	if (context->pool.free.count >= r->high)
 		r->filling = 1;
+	if (r->filling)
+		dhs_elastic_grow(context, nearest(context));
 	while (r->filling && n < most) {
 		uint32_t p;
 
@@ -173,24 +178,58 @@ static int refill(dhs_context *context, struct dhs_work *work)
 	return rc;
 }
 
-/* What a tick of the adaptive policy does; its works are there before anything changes. */
+/* A session that is idle keeps nothing from one that lacks history. */
+static void free_idle(dhs_context *context, struct dhs_work *copy)
+{
+	if (!nearest(context))
+		return;
+	for (uint32_t i = 0; i < context->max_sessions; i++) {
+		struct dhs_session_state *s = &context->sessions.session[i];
+
+		if (s->live && dhs_session_idle(context, s) &&
+		    s->resident + dhs_elastic_pages(context, s)) {
+			dhs_residency_evict(context, s, copy);
+			return;
+		}
+	}
+}
+
+/* What a tick of the adaptive policy does once its works are there. */
+static int tick_work(dhs_context *context, struct dhs_work *work, struct dhs_work *copy,
+                     struct dhs_work *backup)
+{
+	int rc;
+
+	context->refill.tick++;
+	land_old(context);
+	rc = refill(context, work);
+	if (rc)
+		return rc;
+	if (context->refill.filling) {
+		rc = dhs_residency_copy(context, copy);
+	} else {
+		free_idle(context, copy);
+		rc = dhs_elastic_balance(context, copy);
+	}
+	return rc ? rc : dhs_backup_tick(context, backup);
+}
+
 static int tick(dhs_context *context)
 {
-	struct dhs_work *work, *backup;
+	struct dhs_work *work, *copy = NULL, *backup;
 	int rc = dhs_work_new(context, context->copy_stream, &work);
 
 	if (rc)
 		return rc;
-	rc = dhs_backup_new(context, &backup);
+	rc = dhs_residency_copy_new(context, &copy);
+	if (rc == DHS_OK)
+		rc = dhs_backup_new(context, &backup);
 	if (rc) {
+		dhs_work_cancel(context, copy);
 		dhs_work_cancel(context, work);
 		return rc;
 	}
-	context->refill.tick++;
-	land_old(context);
-	rc = refill(context, work);
-	if (rc == DHS_OK)
-		rc = dhs_backup_tick(context, backup);
+	rc = tick_work(context, work, copy, backup);
 	return rc ? dhs_context_lose(context, "dhs_context_advance", rc) : DHS_OK;
 }
 

@@ -3,6 +3,9 @@
 
 #include "residency.h"
 
+#include "elastic.h"
+#include "worth.h"
+
 static uint32_t page_rows(const dhs_context *context)
 {
 	return context->world.geometry.page_rows;
@@ -92,7 +95,7 @@ static int32_t lift(dhs_context *context, struct dhs_session_state *s, uint32_t 
 	s->resident--;
 	s->refill_from = dhs_max_u32(s->refill_from, p + 1);
 	mark(s, p);
-	if (context->policy == DHS_POLICY_ADAPTIVE)
+	if (context->keeps_history)
 		context->totals.evicted_pages++;
 	return page;
 }
@@ -159,7 +162,7 @@ void dhs_residency_age(dhs_context *context, struct dhs_session_state *s, struct
 		s->tail_used--;
 		s->resident++;
 		count_unbacked(context, s, p, 1);
-		if (context->policy == DHS_POLICY_FIXED)
+		if (!context->keeps_history)
 			drop(context, s, p, copy);
 		else
 			replace(context, s, copy);
@@ -177,39 +180,64 @@ uint32_t dhs_residency_aging(const dhs_context *context, const struct dhs_sessio
 	return pages;
 }
 
-uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
-                             struct dhs_work *copy)
+uint32_t dhs_residency_take(dhs_context *context, struct dhs_session_state *s, uint32_t most,
+                            struct dhs_work *copy)
 {
-	uint32_t pages = s->resident;
+	uint32_t pages = dhs_min_u32(most, s->resident);
 
-	while (s->resident)
+	for (uint32_t i = 0; i < pages; i++)
 		drop(context, s, lowest_resident(s), copy);
 	return pages;
 }
 
-/* Reclaim takes the session with most optional pages first, ties by the lower index. */
-static int comes_first(const struct dhs_session_state *a, const struct dhs_session_state *b)
+uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
+                             struct dhs_work *copy)
 {
+	return dhs_elastic_evict(context, s, UINT32_MAX) +
+	       dhs_residency_take(context, s, UINT32_MAX, copy);
+}
+
+/* Whether the history of a is taken before that of b. */
+static int comes_first(const dhs_context *context, uint64_t usual,
+                       const struct dhs_session_state *a, const struct dhs_session_state *b)
+{
+	struct dhs_worth of_a = dhs_worth_history(context, a, usual);
+	struct dhs_worth of_b = dhs_worth_history(context, b, usual);
+
+	if (dhs_worth_less(of_a, of_b) || dhs_worth_less(of_b, of_a))
+		return dhs_worth_less(of_a, of_b);
 	return a->resident != b->resident ? a->resident > b->resident : a->index < b->index;
 }
 
-/* The live session that reclaim takes first, of those that come after `after` (NULL: of all);
- * without `draining`, of those whose pages would not drain. */
-static struct dhs_session_state *richest(const dhs_context *context, int draining,
-                                         const struct dhs_session_state *after)
+/* The first of those that may() allows (NULL: all) and that come after `after` (NULL: all). */
+static struct dhs_session_state *first_of(const dhs_context *context, uint64_t usual,
+                                          int (*may)(const struct dhs_session_state *s),
+                                          const struct dhs_session_state *after)
 {
 	struct dhs_session_state *best = NULL;
 
 	for (uint32_t i = 0; i < context->max_sessions; i++) {
 		struct dhs_session_state *s = &context->sessions.session[i];
 
-		if (!s->live || !s->resident || (!draining && dhs_work_open(s->last)) ||
-		    (after && !comes_first(after, s)))
+		if (!s->live || !s->resident || (may && !may(s)) ||
+		    (after && !comes_first(context, usual, after, s)))
 			continue;
-		if (!best || comes_first(s, best))
+		if (!best || comes_first(context, usual, s, best))
 			best = s;
 	}
 	return best;
+}
+
+struct dhs_session_state *dhs_residency_cheapest(dhs_context *context,
+                                                 int (*may)(const struct dhs_session_state *s))
+{
+	return first_of(context, dhs_worth_usual(context), may, NULL);
+}
+
+/* What it gives back does not drain. */
+static int closed(const struct dhs_session_state *s)
+{
+	return !dhs_work_open(s->last);
 }
 
 static uint64_t optional(const dhs_context *context, int draining)
@@ -219,8 +247,8 @@ static uint64_t optional(const dhs_context *context, int draining)
 	for (uint32_t i = 0; i < context->max_sessions; i++) {
 		const struct dhs_session_state *s = &context->sessions.session[i];
 
-		if (s->live && (draining || !dhs_work_open(s->last)))
-			pages += s->resident;
+		if (s->live && (draining || closed(s)))
+			pages += s->resident + dhs_elastic_pages(context, s);
 	}
 	return pages;
 }
@@ -228,11 +256,6 @@ static uint64_t optional(const dhs_context *context, int draining)
 uint32_t dhs_residency_optional(const dhs_context *context)
 {
 	return (uint32_t)optional(context, 1);
-}
-
-struct dhs_session_state *dhs_residency_next(dhs_context *context)
-{
-	return richest(context, 1, NULL);
 }
 
 int32_t dhs_residency_lift(dhs_context *context, struct dhs_session_state *s, struct dhs_work *copy)
@@ -254,19 +277,21 @@ uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining)
 }
 
 /* As dhs_residency_make_room with `draining` goes about it. */
-void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *evicted,
+void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *taken,
                             uint32_t *draining)
 {
 	uint64_t free = context->pool.free.count, later = context->pool.draining.count;
+	uint64_t usual = dhs_worth_usual(context);
 	const struct dhs_session_state *s = NULL;
 
-	*evicted = 0;
+	*taken = 0;
 	if (free + later < pages)
 		free += context->refill.count;
-	while (free + later < pages && (s = richest(context, 1, s))) {
-		*evicted += s->resident;
-		free += dhs_work_open(s->last) ? 0 : s->resident;
-		later += dhs_work_open(s->last) ? s->resident : 0;
+	if (free + later < pages)
+		*taken = dhs_elastic_forecast(context, pages - (free + later), &free, &later);
+	while (free + later < pages && (s = first_of(context, usual, NULL, s))) {
+		*taken += s->resident;
+		*(closed(s) ? &free : &later) += s->resident;
 	}
 	*draining = pages > free ? (uint32_t)(pages - free) : 0;
 }
@@ -274,12 +299,14 @@ void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
                              struct dhs_work *copy)
 {
+	uint64_t usual = dhs_worth_usual(context);
+
 	while (in_pool(context, draining, copy) < pages) {
 		struct dhs_session_state *s;
 
-		if (dhs_refill_call_off(context, NULL))
+		if (dhs_refill_call_off(context, NULL) || dhs_elastic_take_back(context, draining))
 			continue;
-		s = richest(context, draining, NULL);
+		s = first_of(context, usual, draining ? NULL : closed, NULL);
 		dhs_context_log(context, DHS_LOG_INFO,
 		                "session %u gives its %u optional pages back to make room for %u", s->index,
 		                s->resident, pages);

@@ -28,12 +28,19 @@ int dhs_residency_backed_up(const dhs_context *context, const struct dhs_session
 /* Gathers the copy of what of logical page p has none yet. */
 void dhs_residency_back_up(dhs_context *context, struct dhs_session_state *s, uint32_t p);
 
+/* Up to `most` of its history pages go back to the pool, the lowest first; how many. */
+uint32_t dhs_residency_take(dhs_context *context, struct dhs_session_state *s, uint32_t most,
+                            struct dhs_work *copy);
+
 /* All optional pages of the session go back to the pool; how many. */
 uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
                              struct dhs_work *copy);
 
-/* The session whose optional pages are taken back next, or NULL if there are none. */
-struct dhs_session_state *dhs_residency_next(dhs_context *context);
+/* The session whose history is taken back next: where it is worth least, ties by most pages on the
+ * device, then by the lower index; of those for which may() is not 0 (NULL: any).  NULL: there is
+ * none on the device. */
+struct dhs_session_state *dhs_residency_cheapest(dhs_context *context,
+                                                 int (*may)(const struct dhs_session_state *s));
 
 /* Takes its lowest optional page, which there must be, for somebody else than the pool. */
 int32_t dhs_residency_lift(dhs_context *context, struct dhs_session_state *s,
@@ -51,7 +58,7 @@ uint32_t dhs_residency_optional(const dhs_context *context);
 
 /* What dhs_residency_make_room with `draining` would do for `pages` that can be had: optional
  * pages that it would take back, and how many of those that it leaves would still drain. */
-void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *evicted,
+void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *taken,
                             uint32_t *draining);
 
 /* Evicts whole sessions until `pages` are in the pool: free ones, or with

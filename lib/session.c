@@ -2,6 +2,7 @@
 /* Copyright The libdhisparse authors */
 
 #include "admission.h"
+#include "elastic.h"
 #include "residency.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ int dhs_sessions_init(dhs_context *context)
 	const struct dhs_geometry *g = &context->world.geometry;
 	struct dhs_session_table *table = &context->sessions;
 	size_t ints = 3 * (size_t)g->max_pages + context->tail_pages;
-	size_t stride = ints + g->max_pages + g->hot_pages;
+	size_t stride = ints + g->max_pages + g->most_hot_pages;
 	uint32_t n = context->max_sessions;
 	int32_t *numbers;
 	uint8_t *on_way;
@@ -115,7 +116,9 @@ static void take_pages(dhs_context *context, int32_t *pages, uint32_t count)
 
 void dhs_session_take_pages(dhs_context *context, struct dhs_session_state *s)
 {
-	take_pages(context, s->hot, context->world.geometry.hot_pages);
+	s->hot_pages = context->world.geometry.hot_pages;
+	s->hot_told = 0;
+	take_pages(context, s->hot, s->hot_pages);
 	take_pages(context, s->spare, s->keep);
 	s->spares = s->keep;
 	s->fresh = 1;
@@ -138,10 +141,13 @@ static void session_start(dhs_context *context, struct dhs_session_state *s, uin
 	s->reserve_pages = full ? 0 : reserve;
 	s->keep = full ? reserve : context->tail_pages;
 	s->begun_in = 0;
+	s->used_at = context->next_step - 1;
 	s->extension = 0;
 	s->coming = 0;
 	s->refill_from = UINT32_MAX;
 	s->unbacked = s->backup_from = 0;
+	s->curve = (struct dhs_curve){ 0 };
+	s->hot_kept = 0;
 	dhs_session_take_pages(context, s);
 	if (s->reserve_pages)
 		dhs_residency_host_take(context, s, s->reserve_pages * g->page_rows);
@@ -343,6 +349,7 @@ static int extend(dhs_context *context, struct dhs_session_state *s, uint32_t ro
 	if (rc)
 		return dhs_context_lose(context, "dhs_session_extend", rc);
 	s->extension = rows;
+	s->used_at = context->next_step - 1;
 	extension_slots(context, s, rows, slots);
 	return DHS_OK;
 }
@@ -410,6 +417,7 @@ static int commit(dhs_context *context, struct dhs_session_state *s, uint32_t ro
 	s->settled += rows;
 	s->set_length = 1;
 	s->extension = 0;
+	s->used_at = context->next_step - 1;
 	dhs_residency_cut(context, s, s->settled);
 	dhs_residency_age(context, s, copy);
 	return dhs_residency_copy(context, copy);
@@ -551,13 +559,8 @@ int dhs_session_evict(dhs_context *context, dhs_session session, dhs_fence *fenc
 
 void dhs_session_release_hot(dhs_context *context, struct dhs_session_state *s)
 {
-	for (uint32_t i = 0; i < context->world.geometry.hot_pages; i++) {
-		/* Before the first begin the pages wait for their last owner's work, or for what
-		 * resume copies to them, not for ours. */
-		if (!s->fresh)
-			dhs_after_set(context, &context->pool.page[s->hot[i]].after, s->last, NULL);
-		dhs_pool_release(context, s->hot[i]);
-	}
+	while (s->hot_pages)
+		dhs_elastic_drop(context, s);
 }
 
 int dhs_session_destroy(dhs_context *context, dhs_session session)
@@ -614,6 +617,7 @@ int dhs_session_get_info(dhs_context *context, dhs_session session, dhs_session_
 			out.host_only_rows += dhs_min_u32(page_rows, s->settled - p * page_rows);
 	out.device_rows = out.rows - out.host_only_rows;
 	out.resident_pages = s->resident;
+	out.elastic_pages = dhs_elastic_pages(context, s);
 	if (s->suspended)
 		out.flags |= DHS_SESSION_SUSPENDED;
 	else

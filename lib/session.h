@@ -12,6 +12,7 @@
 #ifndef DHS_LIB_SESSION_H
 #define DHS_LIB_SESSION_H
 
+#include "curve.h"
 #include "work.h"
 
 struct dhs_session_state {
@@ -20,8 +21,7 @@ struct dhs_session_state {
 	uint8_t live;
 	uint8_t failed;     /* DHS_ERR_MISMATCH until destroyed */
 	uint8_t suspended;  /* no pages on the device */
-	uint8_t fresh;      /* not begun since it has its hot pages: not waited for, and not in the
-	                       device's tables */
+	uint8_t fresh;      /* not begun since it has its spares: not waited for */
 	uint8_t set_length; /* the next begin tells the device the length */
 	uint32_t epoch;     /* raised by truncate and destroy: cancels parts of begun steps */
 
@@ -33,12 +33,18 @@ struct dhs_session_state {
 	int32_t *host;    /* [max_pages] host page, -1 none */
 	uint32_t *backed; /* [max_pages] rows of a page that are copied, or being so (not eager) */
 	uint8_t *on_way;  /* [max_pages] 1: on its way */
-	int32_t *hot;     /* [hot_pages] */
+	int32_t *hot;     /* [most_hot_pages] pages of its hot cache, elastic ones last */
 	int32_t *spare;   /* [max_pages + tail_pages] a stack */
 	uint32_t spares;
-	uint32_t keep;   /* pages that spares and tail are together at least: the tail's R, or
-	                    what was reserved under full */
-	uint32_t extent; /* logical pages in use */
+	uint32_t hot_pages; /* in hot[] */
+	uint32_t
+		hot_told; /* of these, the first ones, which the device has and its streams waited for */
+	uint32_t hot_kept;     /* pages of it whose rows the device still knows: to its next begin these
+	                          are as many as told, or those that a suspended session had */
+	uint8_t hot_withdrawn; /* the device still has one that is gone */
+	uint32_t keep;         /* pages that spares and tail are together at least: the tail's R, or
+	                          what was reserved under full */
+	uint32_t extent;       /* logical pages in use */
 	uint32_t first_tail;
 	uint32_t lowest;        /* no page below is on the device */
 	uint32_t resident;      /* pages below first_tail on the device */
@@ -60,8 +66,12 @@ struct dhs_session_state {
 	struct dhs_work *saving;  /* last copy by a tick of pages that stay: what takes or cuts one
 	                             moves it to copies, no begin waits for it before */
 
-	uint64_t seen;      /* the last begin that named it: tells a session named twice */
-	uint64_t begun_in;  /* number of the last step it stood in */
+	struct dhs_curve curve; /* what its hot cache misses, by size */
+
+	uint64_t seen;     /* the last begin that named it: tells a session named twice */
+	uint64_t begun_in; /* number of the last step it stood in */
+	uint64_t
+		used_at; /* steps that had begun when it was last created, extended, committed or begun */
 	uint32_t extension; /* rows of an uncommitted extension, 0 none */
 };
 

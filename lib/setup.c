@@ -13,7 +13,8 @@
 /* A tenth of what PCIe 5.0 x16 carries in a step of 15 ms. */
 #define LINK_BYTES ((uint64_t)64 << 20)
 #define KNOWN_FLAGS                                                                                \
-	(DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE | DHS_CONTEXT_POOL_STAGING | DHS_CONTEXT_REFILL)
+	(DHS_CONTEXT_TAIL_ROWS | DHS_CONTEXT_DEVICE | DHS_CONTEXT_POOL_STAGING | DHS_CONTEXT_REFILL |  \
+	 DHS_CONTEXT_NO_HISTORY)
 /* A thread that ticks more often does little else, and a minute is a mistake. */
 #define LEAST_TICK_US 100
 #define MOST_TICK_US 60000000
@@ -96,11 +97,25 @@ static int check_choices(const char *call, dhs_context_options *o)
 	if (rc == DHS_OK)
 		rc = dhs_options_check_range(call, "backup", o->backup, DHS_BACKUP_EAGER,
 		                             DHS_BACKUP_BACKGROUND);
+	if (rc == DHS_OK && o->flags & DHS_CONTEXT_NO_HISTORY && o->policy != DHS_POLICY_ADAPTIVE)
+		rc = dhs_fail(DHS_ERR_UNSUPPORTED,
+		              "%s: options->flags has DHS_CONTEXT_NO_HISTORY; only policy adaptive has it",
+		              call);
 	if (rc == DHS_OK && o->backup != DHS_BACKUP_EAGER && o->policy != DHS_POLICY_ADAPTIVE)
 		rc = dhs_fail(DHS_ERR_UNSUPPORTED,
 		              "%s: options->backup is DHS_BACKUP_%s; only policy adaptive has it", call,
 		              o->backup == DHS_BACKUP_RECLAIM ? "RECLAIM" : "BACKGROUND");
 	return rc;
+}
+
+static int check_max_hot_rows(const char *call, dhs_context_options *o)
+{
+	int adaptive = o->policy == DHS_POLICY_ADAPTIVE;
+
+	if (!o->max_hot_rows)
+		o->max_hot_rows = adaptive ? dhs_min_u32(2 * o->hot_rows, DHS_MAX_HOT_ROWS) : o->hot_rows;
+	return dhs_options_check_range(call, "max_hot_rows", o->max_hot_rows, o->hot_rows,
+	                               adaptive ? DHS_MAX_HOT_ROWS : o->hot_rows);
 }
 
 static int check_numbers(const char *call, dhs_context_options *o)
@@ -119,6 +134,8 @@ static int check_numbers(const char *call, dhs_context_options *o)
 		rc = dhs_options_check_range(call, "max_new_rows", o->max_new_rows, 1, MOST_NEW_ROWS);
 	if (rc == DHS_OK)
 		rc = dhs_options_check_range(call, "hot_rows", o->hot_rows, 1, DHS_MAX_HOT_ROWS);
+	if (rc == DHS_OK)
+		rc = check_max_hot_rows(call, o);
 	if (rc == DHS_OK)
 		rc = dhs_options_check_range(call, "tail_rows", o->tail_rows, 0, MOST_ROWS);
 	return rc;
@@ -157,9 +174,6 @@ static int check_refill(const char *call, struct dhs_setup *u)
 
 static int check_ticks(const char *call, const dhs_context_options *o)
 {
-	if (o->reserved)
-		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->reserved is %u; it must be 0", call,
-		                o->reserved);
 	if (!o->tick_us)
 		return DHS_OK;
 	return dhs_options_check_range(call, "tick_us", o->tick_us, LEAST_TICK_US, MOST_TICK_US);
@@ -239,6 +253,8 @@ void dhs_setup_geometry(const struct dhs_setup *u, struct dhs_geometry *g)
 	g->tiered = u->o.policy != DHS_POLICY_FULL;
 	g->hot_rows = g->tiered ? u->o.hot_rows : 0;
 	g->hot_pages = u->hot_pages;
+	g->most_hot_pages = u->hot_pages + u->elastic_pages;
+	g->most_hot_rows = g->hot_rows + u->elastic_pages * l->page_rows;
 	g->mirror = g->tiered && u->o.backup == DHS_BACKUP_EAGER;
 	for (uint32_t i = 0; i < l->groups; i++)
 		most = dhs_max_u32(most, dhs_layout_group_layers(&u->layout, i));
@@ -308,6 +324,7 @@ int dhs_setup_read(const char *call, const char *name, const dhs_context_options
 			(uint64_t)o->tail_rows + DHS_MAX_STEPS_IN_FLIGHT * (uint64_t)o->max_new_rows;
 
 		u->hot_pages = dhs_ceil_div(o->hot_rows, u->layout.layout.page_rows);
+		u->elastic_pages = (o->max_hot_rows - o->hot_rows) / u->layout.layout.page_rows;
 		u->tail_pages = dhs_ceil_div(tail, u->layout.layout.page_rows) + 1;
 	}
 	rc = check_refill(call, u);

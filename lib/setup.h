@@ -19,7 +19,7 @@ struct dhs_setup {
 	dhs_allocator allocator;
 	struct dhs_layout_copy layout;
 	struct dhs_tier_shape tier;
-	uint32_t tail_pages, hot_pages;
+	uint32_t tail_pages, hot_pages, elastic_pages; /* of a session; the last: at most */
 	struct dhs_staging_shape staging;
 	uint64_t pool_bytes;
 };

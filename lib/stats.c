@@ -23,7 +23,8 @@ static void page_gauges(const dhs_context *context, struct dhs_stats *s)
 	s->pages_unbacked = context->unbacked;
 	owned = context->pool.pages - s->pages_reserved - s->pages_free - s->pages_draining - staging;
 	s->pages_required = context->policy == DHS_POLICY_FULL ? owned : sessions * required;
-	s->pages_resident = owned - s->pages_required;
+	s->pages_elastic = context->elastic_pages;
+	s->pages_resident = owned - s->pages_required - s->pages_elastic;
 }
 
 void dhs_stats_publish(dhs_context *context)

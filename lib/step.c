@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The libdhisparse authors */
 
+#include "elastic.h"
 #include "residency.h"
 
 #include <string.h>
@@ -63,6 +64,26 @@ static void compare(dhs_context *context, const struct dhs_step_record *step)
 	}
 }
 
+static struct dhs_session_state *part_session(dhs_context *context,
+                                              const struct dhs_step_part *part)
+{
+	return part->index == DHS_PADDING ? NULL : &context->sessions.session[part->index];
+}
+
+/* What the step measured of its sessions' hot caches. */
+static void take_samples(dhs_context *context, const struct dhs_step_record *step,
+                         struct dhs_result *r)
+{
+	for (uint32_t i = 0; i < step->count; i++) {
+		const struct dhs_step_part *part = &step->part[i];
+		struct dhs_session_state *s = part_session(context, part);
+
+		if (s && s->live && s->generation == part->generation)
+			dhs_curve_add(&s->curve, &r->sample[i]);
+		r->sample[i] = (struct dhs_sample){ 0 };
+	}
+}
+
 int dhs_step_take_over(dhs_context *context, struct dhs_step_record *step)
 {
 	struct dhs_result *r;
@@ -77,6 +98,7 @@ int dhs_step_take_over(dhs_context *context, struct dhs_step_record *step)
 	add_counts(context, r->counts);
 	*r->counts = (struct dhs_counts){ 0 };
 	compare(context, step);
+	take_samples(context, step, r);
 	*r->committed = 0;
 	step->taken = 1;
 	dhs_work_unref(context, &step->work);
@@ -167,12 +189,6 @@ static int read_entries(dhs_batch *batch, struct dhs_step_record *step, const vo
 	return DHS_OK;
 }
 
-static struct dhs_session_state *part_session(dhs_context *context,
-                                              const struct dhs_step_part *part)
-{
-	return part->index == DHS_PADDING ? NULL : &context->sessions.session[part->index];
-}
-
 /* The step before this one, if its end is open and this begin marks it: it is of
  * this batch, or one of these sessions stands in it. */
 static struct dhs_step_record *ended_step(dhs_batch *batch, const struct dhs_step_record *step,
@@ -220,7 +236,7 @@ static int check_open(dhs_batch *batch, const struct dhs_step_record *step, uint
 			continue;
 		if (dhs_work_open(s->last) && s->last != ended)
 			return pending("the session of entry", i);
-		for (uint32_t j = 0; s->fresh && j < context->world.geometry.hot_pages; j++)
+		for (uint32_t j = s->hot_told; j < context->world.geometry.hot_pages; j++)
 			if (dhs_after_open(&page[s->hot[j]].after, ended))
 				return pending("a hot page of entry", i);
 		for (uint32_t j = 0; s->fresh && j < s->spares; j++)
@@ -322,11 +338,22 @@ static int wait_for_staging(dhs_batch *batch, dhs_stream stream)
 	return rc;
 }
 
-static int wait_for_hot_pages(dhs_context *context, struct dhs_session_state *s, dhs_stream stream)
+/* Pages of the hot cache that the step may use: an elastic one that drains comes later. */
+static uint32_t ready_hot_pages(const dhs_context *context, const struct dhs_session_state *s)
+{
+	uint32_t n = s->hot_told;
+
+	while (n < s->hot_pages && !dhs_after_open(&context->pool.page[s->hot[n]].after, NULL))
+		n++;
+	return n;
+}
+
+static int wait_for_hot_pages(dhs_context *context, struct dhs_session_state *s, uint32_t pages,
+                              dhs_stream stream)
 {
 	int rc = DHS_OK;
 
-	for (uint32_t i = 0; rc == DHS_OK && s->fresh && i < context->world.geometry.hot_pages; i++)
+	for (uint32_t i = s->hot_told; rc == DHS_OK && i < pages; i++)
 		rc = dhs_after_wait(context, &context->pool.page[s->hot[i]].after, stream);
 	return rc;
 }
@@ -345,11 +372,18 @@ static int age_sessions(dhs_context *context, const struct dhs_step_record *step
 	return dhs_residency_copy(context, copy);
 }
 
-static void fill_patch(dhs_context *context, struct dhs_session_state *s, struct dhs_upload *u,
-                       uint64_t *data)
+/* The device has none but these pages of the hot cache, and all of them. */
+static int hot_is_told(const struct dhs_session_state *s, uint32_t pages)
+{
+	return s->hot_told == pages && !s->hot_withdrawn;
+}
+
+/* What of a session has changed, with so many pages of the hot cache. */
+static void fill_patch(dhs_context *context, struct dhs_session_state *s, uint32_t hot,
+                       struct dhs_upload *u, uint64_t *data)
 {
 	struct dhs_patch *p = &u->patch[u->patches++];
-	uint32_t hot_pages = s->fresh ? context->world.geometry.hot_pages : 0;
+	uint32_t hot_pages = hot_is_told(s, hot) ? 0 : hot;
 	uint32_t pages = s->dirty_low < s->dirty_high ? s->dirty_high - s->dirty_low : 0;
 	int32_t *to = u->data + *data;
 
@@ -359,11 +393,16 @@ static void fill_patch(dhs_context *context, struct dhs_session_state *s, struct
 		                     .first_page = pages ? (int32_t)s->dirty_low : 0,
 		                     .pages = (int32_t)pages,
 		                     .hot_pages = (int32_t)hot_pages,
+		                     .hot_places = (int32_t)dhs_elastic_places(context, hot),
+		                     .hot_kept = (int32_t)dhs_elastic_places(context, s->hot_kept),
 		                     .data = *data };
 	memcpy(to, s->page + p->first_page, pages * sizeof(*to));
 	memcpy(to + pages, s->host + p->first_page, pages * sizeof(*to));
 	memcpy(to + 2 * (size_t)pages, s->hot, hot_pages * sizeof(*to));
 	*data += 2 * (uint64_t)pages + hot_pages;
+	s->hot_told = hot;
+	s->hot_kept = hot;
+	s->hot_withdrawn = 0;
 	s->fresh = 0;
 	s->set_length = 0;
 	s->drop_from = UINT32_MAX;
@@ -377,13 +416,13 @@ static int begin_session(dhs_batch *batch, struct dhs_step_record *step, uint32_
 	dhs_context *context = batch->context;
 	struct dhs_step_part *part = &step->part[i];
 	struct dhs_session_state *s = part_session(context, part);
-	uint32_t bound = dhs_session_bound(s) + part->new_rows;
+	uint32_t bound = dhs_session_bound(s) + part->new_rows, hot = ready_hot_pages(context, s);
 	int rc = dhs_work_wait(context, s->last, stream);
 
 	if (rc == DHS_OK)
 		rc = dhs_work_wait(context, s->copies, stream);
 	if (rc == DHS_OK)
-		rc = wait_for_hot_pages(context, s, stream);
+		rc = wait_for_hot_pages(context, s, hot, stream);
 	dhs_work_unref(context, &s->copies);
 	dhs_residency_host_take(context, s, bound);
 	if (rc == DHS_OK)
@@ -392,12 +431,13 @@ static int begin_session(dhs_batch *batch, struct dhs_step_record *step, uint32_
 		rc = dhs_residency_map(context, s, bound, stream);
 	if (rc)
 		return rc;
-	if (s->fresh || s->set_length || s->drop_from != UINT32_MAX || s->dirty_low < s->dirty_high)
-		fill_patch(context, s, &step->upload, data);
+	if (s->fresh || s->set_length || s->drop_from != UINT32_MAX || !hot_is_told(s, hot) ||
+	    s->dirty_low < s->dirty_high)
+		fill_patch(context, s, hot, &step->upload, data);
 	batch->all_resident &= s->extent == s->resident + s->tail_used;
 	s->unsettled_rows += part->new_rows;
 	s->unsettled_steps++;
-	s->begun_in = step->number;
+	s->begun_in = s->used_at = step->number;
 	dhs_work_set(context, &s->last, step->work);
 	return DHS_OK;
 }
@@ -454,6 +494,7 @@ static int begin_work(dhs_batch *batch, struct dhs_step_record *step, struct dhs
 	u->queries = batch->queries;
 	u->new_rows = batch->new_rows;
 	u->in_flight = step->number % DHS_MAX_STEPS_IN_FLIGHT;
+	u->measured = (uint32_t)(step->number % context->world.geometry.groups);
 	dhs_work_set(context, &batch->last, step->work);
 	return context->ops->apply(context->device, &context->world, batch->state, u, stream);
 }

@@ -21,7 +21,7 @@ static int in_open_work(const dhs_context *context, const struct dhs_session_sta
 	const struct dhs_page *page = context->pool.page;
 	int open = dhs_work_open(s->last);
 
-	for (uint32_t i = 0; s->fresh && i < context->world.geometry.hot_pages; i++)
+	for (uint32_t i = s->hot_told; i < s->hot_pages; i++)
 		open |= dhs_after_open(&page[s->hot[i]].after, NULL);
 	for (uint32_t i = 0; i < s->spares; i++)
 		open |= dhs_after_open(&page[s->spare[i]].after, NULL);
@@ -52,11 +52,10 @@ static int suspend_check(const dhs_context *context, const struct dhs_session_st
 static int wait_for_unused(dhs_context *context, const struct dhs_session_state *s)
 {
 	const struct dhs_page *page = context->pool.page;
-	uint32_t hot = s->fresh ? context->world.geometry.hot_pages : 0;
 	int rc = DHS_OK;
 
-	for (uint32_t i = 0; rc == DHS_OK && i < hot + s->spares; i++) {
-		int32_t at = i < hot ? s->hot[i] : s->spare[i - hot];
+	for (uint32_t i = s->hot_told; rc == DHS_OK && i < s->hot_pages + s->spares; i++) {
+		int32_t at = i < s->hot_pages ? s->hot[i] : s->spare[i - s->hot_pages];
 
 		/* The second work is one of that stream, which is in order. */
 		rc = dhs_work_wait(context, page[at].after.work[0], context->copy_stream);
@@ -69,11 +68,14 @@ static int wait_for_unused(dhs_context *context, const struct dhs_session_state 
 static int suspend(dhs_context *context, struct dhs_session_state *s, struct dhs_work *behind,
                    struct dhs_work *copy)
 {
+	uint32_t kept = dhs_min_u32(s->hot_kept, context->world.geometry.hot_pages);
 	int rc = wait_for_unused(context, s);
 
 	dhs_work_set(context, &behind->also, s->last);
 	dhs_residency_leave(context, s, copy);
 	dhs_session_release_hot(context, s);
+	/* The device forgets where its rows lie, not which they are. */
+	s->hot_kept = kept;
 	s->suspended = 1;
 	context->sessions.suspended++;
 	context->totals.suspends++;
@@ -179,6 +181,7 @@ static int resume(dhs_context *context, struct dhs_session_state *s, struct dhs_
 	s->keep = context->tail_pages;
 	dhs_session_take_pages(context, s);
 	s->suspended = 0;
+	s->used_at = context->next_step - 1;
 	context->sessions.suspended--;
 	context->totals.resumes++;
 	/* It wrote records, and the tags of the hot cache. */

@@ -10,12 +10,13 @@ static void result_new(dhs_context *context, struct dhs_blocks *blocks, uint32_t
 	r->counts = dhs_blocks_new(context, blocks, DHS_MEMORY_HOST, sizeof(*r->counts), 1);
 	r->length = dhs_blocks_new(context, blocks, DHS_MEMORY_HOST, n * sizeof(*r->length), 1);
 	r->kept = dhs_blocks_new(context, blocks, DHS_MEMORY_HOST, n * sizeof(*r->kept), 1);
+	r->sample = dhs_blocks_new(context, blocks, DHS_MEMORY_HOST, n * sizeof(*r->sample), 1);
 }
 
 static void upload_new(dhs_context *context, struct dhs_blocks *blocks,
                        const struct dhs_geometry *g, struct dhs_upload *u)
 {
-	uint64_t n = g->max_sessions, numbers = 2 * (uint64_t)g->max_pages + g->hot_pages;
+	uint64_t n = g->max_sessions, numbers = 2 * (uint64_t)g->max_pages + g->most_hot_pages;
 
 	u->entry = dhs_blocks_new(context, blocks, DHS_MEMORY_HOST, n * sizeof(*u->entry), 1);
 	u->patch = dhs_blocks_new(context, blocks, DHS_MEMORY_HOST, n * sizeof(*u->patch), 1);
@@ -39,9 +40,10 @@ void dhs_tables_new(dhs_context *context, struct dhs_blocks *blocks, struct dhs_
 	t->length = TAKE(n, int32_t);
 	t->page = TAKE(n * g->max_pages, int32_t);
 	t->host_page = TAKE(n * g->max_pages, int32_t);
-	t->hot_slot = TAKE(n * g->hot_rows, int32_t);
-	t->hot_row = TAKE(n * g->groups * g->hot_rows, int32_t);
-	t->hot_stamp = TAKE(n * g->groups * g->hot_rows, uint32_t);
+	t->hot_places = TAKE(n, int32_t);
+	t->hot_slot = TAKE(n * g->most_hot_rows, int32_t);
+	t->hot_row = TAKE(n * g->groups * g->most_hot_rows, int32_t);
+	t->hot_stamp = TAKE(n * g->groups * g->most_hot_rows, uint32_t);
 	t->plan = TAKE(n * g->groups, struct dhs_plan_state);
 	t->warmed = TAKE(n, struct dhs_warmed);
 #undef TAKE

@@ -20,6 +20,13 @@
 #define DHS_MAX_HOT_ROWS 32767
 #define DHS_MAX_BUFFERS 8
 
+/* Functions that kernels of every backend call. */
+#ifdef __CUDACC__
+#define DHS_KERNEL __device__ static inline
+#else
+#define DHS_KERNEL static inline
+#endif
+
 struct dhs_world_segment {
 	uint64_t page_stride;
 	uint64_t row_stride;
@@ -39,10 +46,12 @@ struct dhs_geometry {
 	                       knows which it never lends, all of its own pool */
 	uint32_t max_sessions;
 	uint32_t max_rows;
-	uint32_t max_pages; /* ceil(max_rows / page_rows) */
-	uint32_t tiered;    /* there is a host tier: not under full */
-	uint32_t hot_rows;  /* 0 under full */
-	uint32_t hot_pages;
+	uint32_t max_pages;     /* ceil(max_rows / page_rows) */
+	uint32_t tiered;        /* there is a host tier: not under full */
+	uint32_t hot_rows;      /* places of a hot cache that are never lent; 0 under full */
+	uint32_t hot_pages;     /* in which they lie */
+	uint32_t most_hot_rows; /* with elastic pages, which have page_rows places each */
+	uint32_t most_hot_pages;
 	uint32_t unit;        /* 16, 8 or 4: all rows and records consist of such pieces, aligned */
 	uint32_t most_layers; /* of the largest group */
 	uint32_t layer_words; /* 32-bit words with a bit for each of these */
@@ -71,12 +80,22 @@ struct dhs_tables {
 	int32_t *length;             /* [sessions] committed rows */
 	int32_t *page;               /* [sessions][max_pages] pool page, -1 none */
 	int32_t *host_page;          /* [sessions][max_pages] page of the host tier, -1 none */
-	int32_t *hot_slot;           /* [sessions][hot_rows] slot of a place of the hot cache */
-	int32_t *hot_row;            /* [sessions][groups][hot_rows] row + 1, 0 empty */
-	uint32_t *hot_stamp;         /* [sessions][groups][hot_rows] plan that last read the place */
+	int32_t *hot_places;         /* [sessions] places of its hot cache, hot_rows or more */
+	int32_t *hot_slot;           /* [sessions][most_hot_rows] slot of a place */
+	int32_t *hot_row;            /* [sessions][groups][most_hot_rows] row + 1, 0 empty */
+	uint32_t *hot_stamp;         /* [sessions][groups][most_hot_rows] plan that last read it */
 	struct dhs_plan_state *plan; /* [sessions][groups] */
 	struct dhs_warmed *warmed;   /* [sessions] */
 };
+
+/* The slot of a place of a hot cache that lies in these pages.  hot_rows places lie in the first
+ * hot_pages of them, which may have room for more; an elastic page has page_rows. */
+DHS_KERNEL int32_t dhs_hot_slot(const struct dhs_geometry *g, const int32_t *pages, uint32_t place)
+{
+	uint32_t at = place < g->hot_rows ? place : place - g->hot_rows + g->hot_pages * g->page_rows;
+
+	return pages[at / g->page_rows] * (int32_t)g->page_rows + (int32_t)(at % g->page_rows);
+}
 
 /* What the device counts; names as in dhs_stats. */
 struct dhs_counts {
@@ -84,12 +103,43 @@ struct dhs_counts {
 	uint64_t fetched_bytes, mirrored_rows, order_errors, warmed_rows, warm_bytes;
 };
 
+/*
+ * How well the hot cache of a session does, as one plan of a step saw it: its places by age,
+ * and which of them were hit.  An age is how many plans of the group ago a place was last read,
+ * 1 the plan before; ages of a bin are told by dhs_age_bin.  A cache of the places below an age
+ * would have missed what was hit above it: so one sample holds the curve of misses by size.
+ */
+#define DHS_AGE_BINS 24
+
+struct dhs_sample {
+	uint32_t plans;  /* measured: 0 or 1 */
+	uint32_t looked; /* the hot cache was looked at: not all selected rows were in pages or bad */
+	uint32_t misses; /* distinct rows */
+	uint32_t empty;  /* places */
+	uint32_t places[DHS_AGE_BINS]; /* filled ones, by age */
+	uint32_t hits[DHS_AGE_BINS];   /* of these, those that the plan read */
+};
+
+/* Bin of an age of 1 or more: 1, 2, 3, then two bins an octave; the last has all that is older. */
+DHS_KERNEL uint32_t dhs_age_bin(uint32_t age)
+{
+#ifdef __CUDACC__
+	uint32_t octave = 31 - (uint32_t)__clz((int)age);
+#else
+	uint32_t octave = 31 - (uint32_t)__builtin_clz(age);
+#endif
+	uint32_t bin = age < 4 ? age - 1 : 2 * octave - 1 + (age >> (octave - 1) & 1);
+
+	return bin < DHS_AGE_BINS ? bin : DHS_AGE_BINS - 1;
+}
+
 /* What a step tells the host; in host memory, read once the step has passed. */
 struct dhs_result {
 	uint32_t *committed;       /* [1] */
 	int32_t *length;           /* [max_sessions] after the commit, by entry */
 	int32_t *kept;             /* [max_sessions] by entry */
 	struct dhs_counts *counts; /* [1] */
+	struct dhs_sample *sample; /* [max_sessions] by entry, of the group that the step measures */
 };
 
 struct dhs_world {
@@ -135,6 +185,7 @@ struct dhs_batch_state {
 	uint32_t queries, new_rows; /* most of any entry */
 	enum dhs_batch_phase phase;
 	uint32_t in_flight;            /* which result it reports to */
+	uint32_t measured;             /* the group whose plans leave samples there */
 	struct dhs_world_entry *entry; /* [max_sessions], right behind this struct */
 	int32_t *session_index;        /* [max_sessions] for the engine */
 	/* of its plans */
@@ -156,15 +207,17 @@ struct dhs_patch {
 	int32_t drop_from;         /* hot rows from here on are dropped; -1: none */
 	int32_t first_page, pages; /* a range of both page tables is new */
 	int32_t hot_pages;         /* the hot cache lies in these pages; 0: as before */
-	uint64_t data;             /* where its numbers start: pages, host pages, hot pages */
+	int32_t hot_places;        /* and has so many places, */
+	int32_t hot_kept; /* of which the first so many hold what they held; the rest is empty */
+	uint64_t data;    /* where its numbers start: pages, host pages, hot pages */
 };
 
 /* What a begin sends to the device; in host memory, one a step in flight. */
 struct dhs_upload {
-	uint32_t count, queries, new_rows, in_flight, patches;
+	uint32_t count, queries, new_rows, in_flight, measured, patches;
 	struct dhs_world_entry *entry; /* [max_sessions] */
 	struct dhs_patch *patch;       /* [max_sessions] */
-	int32_t *data;                 /* [max_sessions][2 * max_pages + hot_pages] */
+	int32_t *data;                 /* [max_sessions][2 * max_pages + most_hot_pages] */
 	int32_t *kept;                 /* [max_sessions] for dhs_step_end */
 };
 

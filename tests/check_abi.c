@@ -97,7 +97,7 @@ START_TEST(test_context_structs)
 		AT(dhs_context_options, refill_low, 120),
 		AT(dhs_context_options, refill_high, 124),
 		AT(dhs_context_options, tick_us, 128),
-		AT(dhs_context_options, reserved, 132),
+		AT(dhs_context_options, max_hot_rows, 132),
 		SIZE(dhs_required, 72),
 		AT(dhs_required, size, 0),
 		AT(dhs_required, flags, 4),
@@ -116,7 +116,7 @@ START_TEST(test_context_structs)
 		AT(dhs_session_options, size, 0),
 		AT(dhs_session_options, flags, 4),
 		AT(dhs_session_options, reserve_rows, 8),
-		SIZE(dhs_session_info, 64),
+		SIZE(dhs_session_info, 72),
 		AT(dhs_session_info, size, 0),
 		AT(dhs_session_info, flags, 4),
 		AT(dhs_session_info, rows, 8),
@@ -127,6 +127,8 @@ START_TEST(test_context_structs)
 		AT(dhs_session_info, resident_pages, 48),
 		AT(dhs_session_info, required_pages, 52),
 		AT(dhs_session_info, host_rows, 56),
+		AT(dhs_session_info, elastic_pages, 64),
+		AT(dhs_session_info, reserved, 68),
 		SIZE(dhs_admission, 72),
 		AT(dhs_admission, size, 0),
 		AT(dhs_admission, flags, 4),
@@ -152,7 +154,7 @@ END_TEST
 START_TEST(test_stats_struct)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_stats, 304),
+		SIZE(dhs_stats, 320),
 		AT(dhs_stats, size, 0),
 		AT(dhs_stats, flags, 4),
 		AT(dhs_stats, pages_reserved, 8),
@@ -198,7 +200,9 @@ START_TEST(test_stats_struct)
 		AT(dhs_stats, warmed_rows, 280),
 		AT(dhs_stats, warm_bytes, 288),
 		AT(dhs_stats, sessions_suspended, 296),
-		AT(dhs_stats, reserved, 300),
+		AT(dhs_stats, pages_elastic, 300),
+		AT(dhs_stats, granted_pages, 304),
+		AT(dhs_stats, withdrawn_pages, 312),
 	};
 
 	check_goldens(golden, COUNT_OF(golden));

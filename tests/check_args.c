@@ -33,7 +33,7 @@ struct spoiled {
 SPOIL(size_0, r->options.size = 0)
 SPOIL(size_4, r->options.size = 4)
 SPOIL(size_small, r->options.size -= 8)
-SPOIL(flags, r->options.flags = 16)
+SPOIL(flags, r->options.flags = 1 << 20)
 SPOIL(device, r->options.device = 1)
 SPOIL(flags_high, r->options.flags = 0x80000001)
 SPOIL(backend, r->options.backend = 77)
@@ -68,7 +68,12 @@ SPOIL(refill_low_high, r->options.refill_low = UINT32_MAX; r->options.refill_hig
 SPOIL(refill_high, r->options.refill_high = 4)
 SPOIL(tick_us, r->options.tick_us = 99)
 SPOIL(tick_us_high, r->options.tick_us = 60000001)
-SPOIL(reserved, r->options.reserved = 1)
+SPOIL(max_hot_small, r->options.max_hot_rows = r->options.hot_rows - 1)
+SPOIL(max_hot_large, r->options.max_hot_rows = 32768)
+SPOIL(max_hot_fixed, r->options.policy = DHS_POLICY_FIXED;
+      r->options.max_hot_rows = r->options.hot_rows + 1)
+SPOIL(no_history_fixed, r->options.policy = DHS_POLICY_FIXED;
+      r->options.flags = DHS_CONTEXT_NO_HISTORY)
 SPOIL(layout, r->options.layout = NULL)
 
 static void spoil_refill_zero(struct rig *r)
@@ -147,7 +152,10 @@ static const struct spoiled spoiled_options[] = {
 	BAD(refill_zero, DHS_ERR_ARGUMENT, "refill_high", "1"),
 	BAD(tick_us, DHS_ERR_ARGUMENT, "tick_us", "100"),
 	BAD(tick_us_high, DHS_ERR_ARGUMENT, "tick_us", "60000000"),
-	BAD(reserved, DHS_ERR_ARGUMENT, "reserved", "0"),
+	BAD(max_hot_small, DHS_ERR_ARGUMENT, "max_hot_rows", NULL),
+	BAD(max_hot_large, DHS_ERR_ARGUMENT, "max_hot_rows", "32767"),
+	BAD(max_hot_fixed, DHS_ERR_ARGUMENT, "max_hot_rows", NULL),
+	BAD(no_history_fixed, DHS_ERR_UNSUPPORTED, "DHS_CONTEXT_NO_HISTORY", NULL),
 	BAD(layout, DHS_ERR_ARGUMENT, "layout", NULL),
 };
 

@@ -173,11 +173,11 @@ told=$(awk -v steps="$(number steps eight)" '
 	NR == 1 { good = 1 }
 	{ sum = 0
 	  for (i = 1; i < NF; i++)
-		if ($(i + 1) ~ /^(required|resident|coming|staging|free)[,;]$/) { sum += $i; states++ }
+		if ($(i + 1) ~ /^(required|resident|coming|elastic|staging|free)[,;]$/) { sum += $i; states++ }
 	  good = good && sum == 100 && $2 == (NR * 50 < steps ? NR * 50 : steps) ":" 
 	  evicted += $(NF - 4); refilled += $(NF - 1) }
 	END { print good, NR - int(steps / 50), states / NR, evicted, refilled }' "$work/lines")
-[ "$told" = "1 1 5 $evicted $refilled" ]
+[ "$told" = "1 1 6 $evicted $refilled" ]
 ok $? "--progress-steps tells pages by state: $told"
 decode_eight late --check --sessions 8 --progress 0.001 --host-seed 7 --device-rows 400 &&
 	same eight late && [ "$(number at_a_time late)" -lt 8 ] && grep -q '^step ' "$work/err"

@@ -50,7 +50,7 @@ for struct in dhs_stats dhs_session_info; do
 done
 
 awk -F '|' '$4 == "" { print $1 " is not explained" }
-	$2 == "" && $1 != "size" && $1 != "flags" && $1 != "reserved" { print $1 " has no metric" }
+	$2 == "" && $1 !~ /^(size|flags|reserved)$/ { print $1 " has no metric" }
 	$2 == "" { next }
 	$2 !~ /^dhs_[a-z_]+({[a-z]+="[a-z.]+"})?$/ { print $2 " is no name of a metric" }
 	$3 != "counter" && $3 != "gauge" { print $2 " is a " $3 }

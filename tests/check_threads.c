@@ -20,7 +20,7 @@ static const char *watch_stats(struct watch *watch, dhs_stats *before)
 	if (dhs_context_stats(watch->context, &s) != 0)
 		return "an error";
 	if (s.pages_reserved + s.pages_free + s.pages_draining + s.pages_required + s.pages_resident +
-	        s.pages_staging !=
+	        s.pages_staging + s.pages_elastic !=
 	    watch->device_pages)
 		return "a torn snapshot";
 	if (s.host_rows_used > s.host_rows)

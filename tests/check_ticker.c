@@ -474,7 +474,7 @@ static void *look_main(void *arg)
 		if (dhs_context_stats(e->rig.context, &s) != 0 || s.flags != 0)
 			e->wrong = "an error";
 		else if (s.pages_reserved + s.pages_free + s.pages_draining + s.pages_required +
-		             s.pages_resident + s.pages_staging !=
+		             s.pages_resident + s.pages_staging + s.pages_elastic !=
 		         e->rig.options.device_pages)
 			e->wrong = "a torn snapshot";
 		else if (s.ticks < ticks)

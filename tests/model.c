@@ -53,6 +53,11 @@ static int adaptive(const struct model *m)
 	return m->config.policy == DHS_POLICY_ADAPTIVE;
 }
 
+static int keeps_history(const struct model *m)
+{
+	return adaptive(m) && !m->config.no_history;
+}
+
 struct model *model_new(const struct model_config *c)
 {
 	struct model *m = calloc(1, sizeof *m);
@@ -245,11 +250,11 @@ static void trim(struct model *m, struct model_session *s)
 		put_one(m->free, &m->frees, s->spare[--s->spares]);
 }
 
-/* An optional page is taken back: it becomes a spare. */
+/* A page of history leaves the device, with a copy, and becomes a spare. */
 static void take_back(struct model *m, struct model_session *s, uint32_t p)
 {
 	unmap(s, p);
-	m->stats.evicted_pages++;
+	m->stats.evicted_pages += (uint64_t)keeps_history(m);
 	if (!m->config.eager)
 		m->stats.backup_rows += m->config.page_rows - s->copied[p];
 	s->copied[p] = m->config.page_rows;
@@ -305,36 +310,201 @@ static void age(struct model *m, struct model_session *s)
 
 		if (!s->table[p])
 			continue;
-		if (!adaptive(m))
-			unmap(s, p);
+		if (!keeps_history(m))
+			take_back(m, s, p);
 		else if (working_pages(s) < m->tail_pages)
 			replace(m, s);
 	}
 	trim(m, s);
 }
 
-static void give_history(struct model *m, struct model_session *s)
+/* ---- what optional pages are worth: docs/residency.md ---- */
+
+struct fraction {
+	uint64_t up, down;
+};
+
+static int below(struct fraction a, struct fraction b)
 {
-	for (uint32_t p = 0; p < s->history; p++)
-		if (s->table[p])
-			take_back(m, s, p);
-	trim(m, s);
+	return a.up * b.down < b.up * a.down;
 }
 
-/* The session that has most optional pages; closed: and no open step. */
-static struct model_session *richest(const struct model *m, int closed)
+static int idle(const struct model *m, const struct model_session *s)
+{
+	return m->steps >= s->used + 64;
+}
+
+static uint32_t elastic_pages(const struct model *m, const struct model_session *s)
+{
+	return s->hot_pages > m->hot_pages ? s->hot_pages - m->hot_pages : 0;
+}
+
+/* Hits by places, of the oldest bins that hold an eighth of the places together. */
+static struct fraction edge(const struct model_session *s)
+{
+	struct fraction f = { 0, 0 };
+	uint64_t all = 0;
+
+	for (int b = 0; b < MODEL_AGES; b++)
+		all += s->curve.places[b];
+	for (int b = MODEL_AGES - 1; b >= 0 && f.down < all / 8; b--) {
+		f.down += s->curve.places[b];
+		f.up += s->curve.hits[b];
+	}
+	return f;
+}
+
+static struct fraction elastic_worth(const struct model *m, const struct model_session *s)
+{
+	struct fraction f = edge(s), none = { 0, 1 };
+
+	if (idle(m, s) || !f.down)
+		return none;
+	f.up *= m->config.page_rows;
+	return f;
+}
+
+/* Mean misses of the sessions that are not on the device as a whole, and have missed. */
+static uint64_t usual_misses(const struct model *m)
+{
+	uint64_t sum = 0, n = 0;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		const struct model_session *s = m->session[i];
+
+		if (!s || s->suspended || optional_pages(s) == s->history || !s->curve.misses)
+			continue;
+		sum += s->curve.misses;
+		n++;
+	}
+	return n ? sum / n : 0;
+}
+
+static struct fraction history_worth(const struct model *m, const struct model_session *s,
+                                     uint64_t usual)
+{
+	struct fraction f = { 0, 1 };
+	uint32_t absent = s->history - optional_pages(s);
+
+	if (idle(m, s) || !s->history)
+		return f;
+	f.up = absent ? s->curve.misses : usual;
+	f.down = absent ? absent : s->history;
+	return f;
+}
+
+enum { ANY, CLOSED, TO_COPY };
+
+static int counts(const struct model *m, const struct model_session *s, int which)
+{
+	if (which == CLOSED)
+		return !model_open(s);
+	return which == ANY || (!s->failed && pages_to_copy(m, s));
+}
+
+/* Whose history is taken first: that which is worth least, then of the most pages. */
+static int history_before(const struct model *m, uint64_t usual, const struct model_session *a,
+                          const struct model_session *b)
+{
+	struct fraction x = history_worth(m, a, usual), y = history_worth(m, b, usual);
+
+	if (below(x, y) || below(y, x))
+		return below(x, y);
+	return optional_pages(a) > optional_pages(b);
+}
+
+static struct model_session *cheapest_of(const struct model *m, int which, uint64_t usual,
+                                         const char *gone)
 {
 	struct model_session *best = NULL;
 
 	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
 		struct model_session *s = m->session[i];
 
-		if (!s || (closed && model_open(s)) || !optional_pages(s))
-			continue;
-		if (!best || optional_pages(s) > optional_pages(best))
+		if (s && optional_pages(s) && counts(m, s, which) && !(gone && gone[i]) &&
+		    (!best || history_before(m, usual, s, best)))
 			best = s;
 	}
 	return best;
+}
+
+static struct model_session *cheapest(const struct model *m, int which)
+{
+	return cheapest_of(m, which, usual_misses(m), NULL);
+}
+
+/* The session whose elastic pages are worth least. */
+static struct model_session *cheapest_elastic(const struct model *m, int closed, const char *gone)
+{
+	struct model_session *best = NULL;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		struct model_session *s = m->session[i];
+
+		if (!s || (closed && model_open(s)) || !elastic_pages(m, s) || (gone && gone[i]))
+			continue;
+		if (!best || below(elastic_worth(m, s), elastic_worth(m, best)))
+			best = s;
+	}
+	return best;
+}
+
+/* ---- taking optional pages back ---- */
+
+static void drop_hot_page(struct model *m, struct model_session *s)
+{
+	struct model_readers r = s->hot_page_readers[--s->hot_pages];
+
+	s->hot_page[s->hot_pages]->released = 1;
+	if (s->hot_pages < s->told) {
+		add_reader(&r, s->last);
+		s->told = s->hot_pages;
+	}
+	put_one(m->free, &m->frees, r);
+}
+
+static uint32_t take_elastic(struct model *m, struct model_session *s, uint32_t most)
+{
+	uint32_t n = 0;
+
+	for (; n < most && elastic_pages(m, s); n++)
+		drop_hot_page(m, s);
+	m->stats.withdrawn_pages += n;
+	return n;
+}
+
+static uint32_t take_history(struct model *m, struct model_session *s, uint32_t most)
+{
+	uint32_t n = 0;
+
+	for (uint32_t p = 0; p < s->history && n < most; p++)
+		if (s->table[p]) {
+			take_back(m, s, p);
+			n++;
+		}
+	trim(m, s);
+	return n;
+}
+
+static uint32_t give_optional(struct model *m, struct model_session *s)
+{
+	uint32_t n = take_elastic(m, s, UINT32_MAX);
+
+	return n + take_history(m, s, UINT32_MAX);
+}
+
+/* The cheapest there is, in this order. */
+static void reclaim(struct model *m, int closed, uint64_t usual)
+{
+	struct model_session *s;
+
+	if (call_off(m, NULL))
+		return;
+	s = cheapest_elastic(m, closed, NULL);
+	if (s)
+		take_elastic(m, s, 1);
+	else
+		give_optional(m, cheapest_of(m, closed ? CLOSED : ANY, usual, NULL));
 }
 
 static uint32_t all_optional(const struct model *m, int closed)
@@ -343,7 +513,7 @@ static uint32_t all_optional(const struct model *m, int closed)
 
 	for (uint32_t i = 0; i < m->config.max_sessions; i++)
 		if (m->session[i] && !(closed && model_open(m->session[i])))
-			n += optional_pages(m->session[i]);
+			n += optional_pages(m->session[i]) + elastic_pages(m, m->session[i]);
 	return n;
 }
 
@@ -440,7 +610,8 @@ void model_pages(const struct model *m, dhs_stats *stats)
 		if (!s)
 			continue;
 		stats->pages_required += required_pages(m, s);
-		stats->pages_resident += session_pages(s) - required_pages(m, s);
+		stats->pages_elastic += elastic_pages(m, s);
+		stats->pages_resident += session_pages(s) - required_pages(m, s) - elastic_pages(m, s);
 		stats->pages_unbacked += pages_to_copy(m, s);
 		host_owned += s->host_pages;
 		stats->sessions_suspended += (uint32_t)s->suspended;
@@ -469,6 +640,7 @@ void model_info(const struct model *m, const struct model_session *s, dhs_sessio
 	info->flags = s->suspended ? DHS_SESSION_SUSPENDED : 0;
 	info->resident_pages = optional_pages(s);
 	info->required_pages = required_pages(m, s);
+	info->elastic_pages = elastic_pages(m, s);
 	info->host_rows = (uint64_t)s->host_pages * rows;
 }
 
@@ -480,24 +652,38 @@ void model_refused(struct model *m, int code)
 
 /* ---- sessions ----------------------------------------------------------------- */
 
+/* Elastic pages of one session, the last first: some may drain. */
+static void foresee_elastic(const struct model *m, const struct model_session *s, dhs_admission *a,
+                            uint32_t *now, uint32_t *later)
+{
+	for (uint32_t i = s->hot_pages; i-- > m->hot_pages && *now + *later < a->pages_needed;) {
+		int drains = i < s->told ? model_open(s) : !ready(&s->hot_page_readers[i]);
+
+		a->evicted_pages++;
+		++*(drains ? later : now);
+	}
+}
+
 /* Optional pages that a create takes back, and pages that it gets and that drain. */
 static void foresee(const struct model *m, dhs_admission *a)
 {
 	char *gone = calloc(m->config.max_sessions, 1);
 	uint32_t now = a->pages_free, later = a->pages_draining;
+	uint64_t usual = usual_misses(m);
+	struct model_session *s;
 
 	if (now + later < a->pages_needed)
 		now += m->comings;
+	while (now + later < a->pages_needed && (s = cheapest_elastic(m, 0, gone))) {
+		gone[s->index] = 1;
+		foresee_elastic(m, s, a, &now, &later);
+	}
+	memset(gone, 0, m->config.max_sessions);
 	while (now + later < a->pages_needed) {
-		struct model_session *most = NULL;
-
-		for (uint32_t i = 0; i < m->config.max_sessions; i++)
-			if (m->session[i] && !gone[i] &&
-			    (!most || optional_pages(m->session[i]) > optional_pages(most)))
-				most = m->session[i];
-		gone[most->index] = 1;
-		a->evicted_pages += optional_pages(most);
-		*(model_open(most) ? &later : &now) += optional_pages(most);
+		s = cheapest_of(m, ANY, usual, gone);
+		gone[s->index] = 1;
+		a->evicted_pages += optional_pages(s);
+		*(model_open(s) ? &later : &now) += optional_pages(s);
 	}
 	a->pending_pages = a->pages_needed > now ? a->pages_needed - now : 0;
 	free(gone);
@@ -559,7 +745,8 @@ unsigned model_may_create(struct model *m, uint64_t reserve)
 /* The pages that a session needs at least. */
 static void take_required(struct model *m, struct model_session *s)
 {
-	s->hot_page = model_memory(m, m->hot_pages * sizeof(void *));
+	/* Places that were looked at may still name the pages of before. */
+	s->hot_page = model_memory(m, (m->hot_pages + m->config.elastic_pages) * sizeof(void *));
 	while (s->hot_pages < m->hot_pages) {
 		s->hot_page[s->hot_pages] = new_page(m);
 		put_one(s->hot_page_readers, &s->hot_pages, take_one(m->free, &m->frees));
@@ -574,6 +761,9 @@ static void new_hot(struct model *m, struct model_session *s, struct model_hot *
 
 	hot->places = new_places(m, s->hot_page, s->hot_pages, rows);
 	own_places(&hot->places);
+	hot->count = rows;
+	hot->more = model_memory(m, m->config.elastic_pages * sizeof(void *));
+	rows += m->config.elastic_pages * m->config.page_rows;
 	hot->row = model_memory(m, rows * sizeof *hot->row);
 	hot->stamp = model_memory(m, rows * sizeof *hot->stamp);
 	for (uint32_t i = 0; i < rows; i++)
@@ -590,7 +780,9 @@ static struct model_session *new_session(struct model *m, uint64_t reserve)
 	s->drop_from = UINT64_MAX;
 	s->table = model_memory(m, m->max_pages * sizeof(void *));
 	s->spare = model_memory(m, m->config.device_pages * sizeof *s->spare);
-	s->hot_page_readers = model_memory(m, m->hot_pages * sizeof *s->hot_page_readers);
+	s->hot_page_readers =
+		model_memory(m, (m->hot_pages + m->config.elastic_pages) * sizeof *s->hot_page_readers);
+	s->used = m->steps;
 	s->copied = model_memory(m, m->max_pages * sizeof *s->copied);
 	s->host_page = model_memory(m, m->config.host_pages * sizeof *s->host_page);
 	s->version = model_memory(m, m->config.max_rows * sizeof *s->version);
@@ -600,9 +792,10 @@ static struct model_session *new_session(struct model *m, uint64_t reserve)
 /* Evicts until so many pages are free or drain. */
 static void make_room(struct model *m, uint32_t pages)
 {
+	uint64_t usual = usual_misses(m);
+
 	while (m->frees < pages)
-		if (!call_off(m, NULL))
-			give_history(m, richest(m, 0));
+		reclaim(m, 0, usual);
 }
 
 struct model_session *model_create(struct model *m, uint64_t reserve, dhs_session handle)
@@ -651,7 +844,7 @@ static void grow(struct model *m, struct model_session *s, uint64_t bound)
 static void drop_hot(struct model *m, struct model_session *s)
 {
 	for (uint32_t g = 0; g < m->config.groups; g++)
-		for (uint32_t i = 0; i < s->hot[g].places.count; i++)
+		for (uint32_t i = 0; i < s->hot[g].count; i++)
 			if (s->hot[g].row[i] >= 0 && (uint64_t)s->hot[g].row[i] >= s->drop_from)
 				s->hot[g].row[i] = -1;
 	s->drop_from = UINT64_MAX;
@@ -700,12 +893,13 @@ unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t row
 	return codes ? codes : MODEL_CODE(0);
 }
 
-/* Evicts until so many pages are free at once. */
+/* Takes pages back until so many are free at once. */
 static void free_pages(struct model *m, uint32_t pages)
 {
+	uint64_t usual = usual_misses(m);
+
 	while (pages > count_ready(m->free, m->frees))
-		if (!call_off(m, NULL))
-			give_history(m, richest(m, 1));
+		reclaim(m, 1, usual);
 }
 
 void model_extend(struct model *m, struct model_session *s, uint32_t rows)
@@ -718,6 +912,7 @@ void model_extend(struct model *m, struct model_session *s, uint32_t rows)
 	grow(m, s, bound);
 	s->device_rows = s->settled;
 	s->extending = 1;
+	s->used = m->steps;
 	s->extension = rows;
 	s->last = model_memory(m, sizeof *s->last);
 	s->last->open = 1;
@@ -744,6 +939,7 @@ void model_commit_rows(struct model *m, struct model_session *s, uint32_t rows, 
 	for (uint32_t i = 0; i < rows; i++)
 		s->version[s->settled + i] = version;
 	close_extension(s);
+	s->used = m->steps;
 	s->settled += rows;
 	s->device_rows = s->settled;
 	unmap_from(s, up(s->settled, m->config.page_rows));
@@ -787,29 +983,24 @@ void model_truncate(struct model *m, struct model_session *s, uint64_t rows)
 
 uint32_t model_evict(struct model *m, struct model_session *s)
 {
-	uint32_t pages;
-
 	call_off(m, s);
 	age(m, s);
-	pages = optional_pages(s);
-	give_history(m, s);
-	return pages;
+	return give_optional(m, s);
 }
 
 /* Every page goes. */
 static void give_all(struct model *m, struct model_session *s)
 {
 	call_off(m, s);
-	unmap_from(s, 0);
-	while (s->hot_pages) {
-		struct model_readers r = s->hot_page_readers[--s->hot_pages];
-
-		s->hot_page[s->hot_pages]->released = 1;
-		add_reader(&r, s->last);
-		put_one(m->free, &m->frees, r);
-	}
+	while (s->mapped)
+		if (s->table[--s->mapped]) {
+			unmap(s, s->mapped);
+			put_one(m->free, &m->frees, s->spare[--s->spares]);
+		}
 	while (s->spares)
-		put_one(m->free, &m->frees, take_one(s->spare, &s->spares));
+		put_one(m->free, &m->frees, s->spare[--s->spares]);
+	while (s->hot_pages)
+		drop_hot_page(m, s);
 }
 
 void model_destroy(struct model *m, struct model_session *s)
@@ -852,7 +1043,7 @@ static void leave(struct model *m, struct model_session *s, uint32_t p)
 
 	if (!s->table[p])
 		return;
-	if (p < s->history && adaptive(m))
+	if (p < s->history && keeps_history(m))
 		m->stats.evicted_pages++;
 	if (!m->config.eager)
 		m->stats.backup_rows += rows - s->copied[p];
@@ -862,6 +1053,7 @@ static void leave(struct model *m, struct model_session *s, uint32_t p)
 void model_suspend(struct model *m, struct model_session *s)
 {
 	s->history = (uint32_t)larger(s->history, aged_pages(m, s->settled));
+	take_elastic(m, s, UINT32_MAX);
 	for (uint32_t p = 0; p < s->mapped; p++)
 		leave(m, s, p);
 	give_all(m, s);
@@ -913,6 +1105,7 @@ void model_resume(struct model *m, struct model_session *s)
 	for (uint32_t g = 0; g < m->config.groups; g++)
 		move_hot(m, s, g);
 	s->suspended = 0;
+	s->used = m->steps;
 	s->since = m->steps;
 	m->stats.resumes++;
 }
@@ -962,11 +1155,22 @@ static int take_lowest(struct model *m, struct model_session *s, int32_t number,
 	return 1;
 }
 
-/* Free pages first, then those on their way, then optional ones of one session after the
+/* The cheapest elastic page goes to the engine. */
+static int take_last(struct model *m, struct model_session *s, int32_t number,
+                     struct model_readers *readers)
+{
+	if (!model_see_page(m, s->hot_page[s->hot_pages - 1], number))
+		return 0;
+	take_elastic(m, s, 1);
+	*readers = m->free[--m->frees];
+	return 1;
+}
+
+/* Free pages first, then those on their way, elastic ones, history of one session after the
  * other, then pages that drain. */
 int model_take(struct model *m, const int32_t *pages, size_t count, struct model_step **steps)
 {
-	struct model_session *from = NULL;
+	struct model_session *from = NULL, *elastic;
 
 	for (size_t i = 0; i < count; i++) {
 		struct model_readers *readers = &m->taken[pages[i]];
@@ -974,11 +1178,14 @@ int model_take(struct model *m, const int32_t *pages, size_t count, struct model
 		from = from && optional_pages(from) ? from : NULL;
 		if (!count_ready(m->free, m->frees))
 			call_off(m, NULL);
-		if (!count_ready(m->free, m->frees) && !from && adaptive(m))
-			from = richest(m, 0);
+		elastic = count_ready(m->free, m->frees) ? NULL : cheapest_elastic(m, 0, NULL);
+		if (!count_ready(m->free, m->frees) && !elastic && !from && adaptive(m))
+			from = cheapest(m, ANY);
 		if (from && !take_lowest(m, from, pages[i], readers))
 			return 0;
-		if (!from)
+		if (!from && elastic && !take_last(m, elastic, pages[i], readers))
+			return 0;
+		if (!from && !elastic)
 			*readers = take_one(m->free, &m->frees);
 		if (!model_see_page(m, &m->engine, pages[i]))
 			return 0;
@@ -998,14 +1205,102 @@ static struct model_session *next_session(const struct model *m)
 {
 	struct model_session *best = NULL;
 
-	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+	for (uint32_t i = 0; i < m->config.max_sessions && keeps_history(m); i++) {
 		struct model_session *s = m->session[i];
 
-		if (s && !s->failed && !s->suspended && lacks(m, s) &&
+		if (s && !s->failed && !s->suspended && lacks(m, s) && !idle(m, s) &&
 		    (!best || lacks(m, s) < lacks(m, best)))
 			best = s;
 	}
 	return best;
+}
+
+static struct model_session *neediest(const struct model *m)
+{
+	struct model_session *best = NULL;
+
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		struct model_session *s = m->session[i];
+
+		if (!s || s->failed || s->suspended || s->history == optional_pages(s) || idle(m, s) ||
+		    elastic_pages(m, s) == m->config.elastic_pages ||
+		    s->curve.empty >= m->config.page_rows || !edge(s).up)
+			continue;
+		if (!best || below(elastic_worth(m, best), elastic_worth(m, s)))
+			best = s;
+	}
+	return best;
+}
+
+/* How many elastic pages a session gets at a time. */
+static uint32_t portion(const struct model *m, const struct model_session *s)
+{
+	return (uint32_t)smaller(larger(1, m->hot_pages / 8),
+	                         m->config.elastic_pages - elastic_pages(m, s));
+}
+
+static void grant(struct model *m, struct model_session *s, uint32_t pages)
+{
+	for (uint32_t i = 0; i < pages; i++) {
+		s->hot_page[s->hot_pages] = new_page(m);
+		put_one(s->hot_page_readers, &s->hot_pages, take_one(m->free, &m->frees));
+	}
+	s->curve.empty += pages * m->config.page_rows;
+	m->stats.granted_pages += pages;
+}
+
+/* Free pages above the low watermark, to those who gain more by them than history would. */
+static void grow_elastic(struct model *m)
+{
+	const struct model_session *next = next_session(m);
+	struct model_session *s;
+
+	while ((s = neediest(m))) {
+		uint32_t free = count_ready(m->free, m->frees);
+
+		if (free <= m->config.refill_low ||
+		    (next && !below(history_worth(m, next, 0), elastic_worth(m, s))))
+			return;
+		grant(m, s, (uint32_t)smaller(portion(m, s), free - m->config.refill_low));
+	}
+}
+
+static struct fraction twice(struct fraction f)
+{
+	f.up *= 2;
+	return f;
+}
+
+/* Pages that are worth less than half where they are. */
+static void balance(struct model *m)
+{
+	struct model_session *to = neediest(m), *from;
+	uint32_t pages = 0;
+
+	if (!to)
+		return;
+	from = cheapest(m, ANY);
+	if (from && below(twice(history_worth(m, from, usual_misses(m))), elastic_worth(m, to))) {
+		pages = take_history(m, from, portion(m, to));
+	} else {
+		from = cheapest_elastic(m, 0, NULL);
+		if (from && from != to && below(twice(elastic_worth(m, from)), elastic_worth(m, to)))
+			pages = take_elastic(m, from, portion(m, to));
+	}
+	grant(m, to, pages);
+}
+
+/* One idle session, if somebody lacks history. */
+static void free_idle(struct model *m)
+{
+	for (uint32_t i = 0; i < m->config.max_sessions && next_session(m); i++) {
+		struct model_session *s = m->session[i];
+
+		if (s && idle(m, s) && optional_pages(s) + elastic_pages(m, s)) {
+			give_optional(m, s);
+			return;
+		}
+	}
 }
 
 static int comes(const struct model *m, const struct model_session *s, uint32_t p)
@@ -1051,8 +1346,6 @@ static void refill(struct model *m, uint64_t most)
 {
 	struct model_session *s = NULL;
 
-	if (count_ready(m->free, m->frees) >= m->config.refill_high)
-		m->filling = 1;
 	for (; m->filling && most; most--) {
 		uint32_t p;
 
@@ -1069,27 +1362,12 @@ static void refill(struct model *m, uint64_t most)
 	}
 }
 
-/* The session with most optional pages, of those that have something to copy. */
-static struct model_session *to_copy_first(const struct model *m)
-{
-	struct model_session *best = NULL;
-
-	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
-		struct model_session *s = m->session[i];
-
-		if (s && !s->failed && pages_to_copy(m, s) &&
-		    (!best || optional_pages(s) > optional_pages(best)))
-			best = s;
-	}
-	return best;
-}
-
 static void copy_history(struct model *m)
 {
 	uint64_t most = m->config.link_bytes / bytes_of_page(m);
 
 	for (; most; most--) {
-		struct model_session *s = to_copy_first(m);
+		struct model_session *s = cheapest(m, TO_COPY);
 		uint32_t p = 0;
 
 		if (!s)
@@ -1103,11 +1381,22 @@ static void copy_history(struct model *m)
 
 void model_advance(struct model *m, uint64_t fetched)
 {
+	uint64_t most;
+
 	m->stats.ticks++;
 	if (!adaptive(m))
 		return;
 	land(m);
-	refill(m, pages_in_tick(m, fetched));
+	most = pages_in_tick(m, fetched);
+	if (count_ready(m->free, m->frees) >= m->config.refill_high)
+		m->filling = 1;
+	if (m->filling)
+		grow_elastic(m);
+	refill(m, most);
+	if (!m->filling) {
+		free_idle(m);
+		balance(m);
+	}
 	if (m->config.background)
 		copy_history(m);
 }
@@ -1208,7 +1497,7 @@ static unsigned session_codes(const struct model *m, const struct model_session 
 	if (bound > m->config.max_rows)
 		codes |= MODEL_CODE(DHS_ERR_ARGUMENT);
 	if (!ready(&s->before) || count_ready(s->spare, s->spares) < s->spares ||
-	    count_ready(s->hot_page_readers, s->hot_pages) < s->hot_pages)
+	    count_ready(s->hot_page_readers, m->hot_pages) < m->hot_pages)
 		codes |= MODEL_CODE(DHS_ERR_PENDING);
 	return codes;
 }
@@ -1257,6 +1546,39 @@ unsigned model_may_begin(struct model *m, struct model_batch *b, const struct mo
 	return codes ? codes : MODEL_CODE(0);
 }
 
+/* The device has a group's hot cache up to this page, the ones from `from` on as new pages. */
+static void place_pages(struct model *m, struct model_session *s, struct model_hot *hot,
+                        uint32_t from, uint32_t to)
+{
+	for (uint32_t p = from; p < to; p++) {
+		struct model_places *places = model_memory(m, sizeof *places);
+
+		*places = new_places(m, &s->hot_page[p], 1, m->config.page_rows);
+		places->page = model_memory(m, sizeof(void *));
+		places->page[0] = s->hot_page[p];
+		own_places(places);
+		hot->more[p - m->hot_pages] = places;
+	}
+	for (uint32_t i = m->config.hot_rows + (from - m->hot_pages) * m->config.page_rows;
+	     i < m->config.hot_rows + (to - m->hot_pages) * m->config.page_rows; i++)
+		hot->row[i] = -1;
+	hot->count = m->config.hot_rows + (to - m->hot_pages) * m->config.page_rows;
+}
+
+/* Elastic pages up to the first that still drains are the hot cache's from this step on. */
+static void tell_hot(struct model *m, struct model_session *s)
+{
+	uint32_t from = (uint32_t)larger(s->told, m->hot_pages), to = from;
+
+	if (full(m))
+		return;
+	while (to < s->hot_pages && ready(&s->hot_page_readers[to]))
+		to++;
+	for (uint32_t g = 0; g < m->config.groups; g++)
+		place_pages(m, s, &s->hot[g], from, to);
+	s->told = to;
+}
+
 static void begin_entry(struct model *m, struct model_step *t, struct model_entry *e,
                         const struct model_entry_ask *ask)
 {
@@ -1276,6 +1598,8 @@ static void begin_entry(struct model *m, struct model_step *t, struct model_entr
 	m->warmed[s->index] = (struct model_warmed){ 0, 0 };
 	age(m, s);
 	drop_hot(m, s);
+	tell_hot(m, s);
+	s->used = m->steps;
 	grow(m, s, bound);
 	e->base = s->device_rows;
 	e->mapped = s->mapped;
@@ -1296,6 +1620,7 @@ struct model_step *model_begin(struct model *m, struct model_batch *b,
 	for (int i = 0; i < DHS_MAX_STEPS_IN_FLIGHT; i++)
 		if (m->flight[i] && m->flight[i]->closing)
 			m->flight[i]->open = m->flight[i]->closing = 0;
+	m->recent[m->steps % DHS_MAX_STEPS_IN_FLIGHT] = t;
 	t->number = m->steps++;
 	t->batch = b;
 	t->open = t->unsettled = t->resident = 1;
@@ -1306,6 +1631,51 @@ struct model_step *model_begin(struct model *m, struct model_batch *b,
 	b->step = t;
 	m->stats.steps++;
 	return t;
+}
+
+/* An eighth of the new, seven of the old. */
+static void weigh(uint32_t *mean, uint32_t sample)
+{
+	*mean = *mean - *mean / 8 + 32 * sample;
+}
+
+static void weigh_sample(struct model_curve *c, const struct model_sample *x)
+{
+	if (x->plans)
+		weigh(&c->misses, x->misses);
+	if (!x->looked)
+		return;
+	c->empty = x->empty;
+	for (int b = 0; b < MODEL_AGES; b++) {
+		weigh(&c->places[b], x->places[b]);
+		weigh(&c->hits[b], x->hits[b]);
+	}
+}
+
+static void pass(struct model_step *t)
+{
+	for (uint32_t e = 0; !t->passed && e < t->count; e++)
+		if (t->entry[e].session && t->entry[e].session->alive)
+			weigh_sample(&t->entry[e].session->curve, &t->entry[e].sample);
+	t->passed = 1;
+}
+
+void model_begins(struct model *m)
+{
+	struct model_step *t = m->recent[m->steps % DHS_MAX_STEPS_IN_FLIGHT];
+
+	if (t && !t->unsettled)
+		pass(t);
+}
+
+void model_passed(struct model *m, const struct model_batch *b)
+{
+	for (uint64_t i = m->steps; i < m->steps + DHS_MAX_STEPS_IN_FLIGHT; i++) {
+		struct model_step *t = m->recent[i % DHS_MAX_STEPS_IN_FLIGHT];
+
+		if (t && (!b || t->batch == b))
+			pass(t);
+	}
 }
 
 static void leave_flight(struct model *m, struct model_step *t)
@@ -1410,14 +1780,23 @@ static void undo_unfinished(const struct model *m, uint32_t group, struct model_
 {
 	if (!hot->misses || hot->fetched >= m->config.group_layers[group])
 		return;
-	for (uint32_t i = 0; i < hot->places.count; i++)
+	for (uint32_t i = 0; i < hot->count; i++)
 		if (hot->row[i] >= 0 && hot->stamp[i] == hot->plan)
 			hot->row[i] = -1;
 }
 
+static struct model_place *place_at(const struct model *m, struct model_hot *hot, uint32_t at)
+{
+	uint32_t behind = at - hot->places.count;
+
+	return at < hot->places.count
+	           ? &hot->places.place[at]
+	           : &hot->more[behind / m->config.page_rows]->place[behind % m->config.page_rows];
+}
+
 static int find_hot(const struct model_hot *hot, int64_t row)
 {
-	for (uint32_t i = 0; i < hot->places.count; i++)
+	for (uint32_t i = 0; i < hot->count; i++)
 		if (hot->row[i] == row)
 			return (int)i;
 	return -1;
@@ -1429,10 +1808,10 @@ static int oldest_place(const struct model_hot *hot, const char *chosen)
 {
 	int best = -1;
 
-	for (uint32_t i = 0; i < hot->places.count; i++)
+	for (uint32_t i = 0; i < hot->count; i++)
 		if (hot->row[i] < 0 && !chosen[i])
 			return (int)i;
-	for (uint32_t i = 0; i < hot->places.count; i++)
+	for (uint32_t i = 0; i < hot->count; i++)
 		if (hot->row[i] >= 0 && hot->stamp[i] != hot->plan && !chosen[i] &&
 		    (best < 0 || hot->stamp[i] < hot->stamp[best]))
 			best = (int)i;
@@ -1474,7 +1853,7 @@ static int translate(struct model *m, struct model_entry *e, struct model_hot *h
 	w->missed = at < 0;
 	if (at < 0)
 		return 0;
-	w->place = &hot->places.place[at];
+	w->place = place_at(m, hot, (uint32_t)at);
 	w->hot = hot;
 	hot->stamp[at] = hot->plan;
 	m->stats.hot_hits++;
@@ -1486,7 +1865,7 @@ static void fill_place(struct model *m, struct model_hot *hot, uint32_t at, stru
 	m->stats.victims += hot->row[at] >= 0;
 	hot->row[at] = miss->row;
 	hot->stamp[at] = hot->plan;
-	miss->place = &hot->places.place[at];
+	miss->place = place_at(m, hot, at);
 	miss->hot = hot;
 }
 
@@ -1494,13 +1873,13 @@ static void fill_place(struct model *m, struct model_hot *hot, uint32_t at, stru
 static void place_misses(struct model *m, struct model_hot *hot, struct miss *miss, uint32_t count,
                          struct model_place *staging)
 {
-	char *chosen = calloc(hot->places.count + 1, 1);
+	char *chosen = calloc(hot->count + 1, 1);
 	uint32_t next = 0;
 	int at;
 
 	for (uint32_t i = 0; i < count && (at = oldest_place(hot, chosen)) >= 0; i++)
 		chosen[at] = 1;
-	for (uint32_t i = 0; i < hot->places.count; i++)
+	for (uint32_t i = 0; i < hot->count; i++)
 		if (chosen[i])
 			fill_place(m, hot, i, &miss[next++]);
 	for (; next < count; next++) {
@@ -1525,21 +1904,77 @@ static uint32_t collect_misses(const struct model_want *w, const char *missed, u
 	return distinct;
 }
 
+static int age_bin(uint64_t age)
+{
+	int bin = 0;
+	uint64_t from = 1, octave = 4;
+
+	/* Ages 1, 2, 3, then each half of [4, 8), [8, 16) and so on. */
+	while (bin < MODEL_AGES - 1) {
+		uint64_t next = from < 4 ? from + 1 : from == octave ? octave + octave / 2 : 2 * octave;
+
+		if (age < next)
+			break;
+		if (next == 2 * octave)
+			octave = next;
+		from = next;
+		bin++;
+	}
+	return bin;
+}
+
+/* The hot cache before the plan. */
+static void see_places(struct model_sample *x, const struct model_hot *hot)
+{
+	memset(x, 0, sizeof *x);
+	x->plans = 1;
+	for (uint32_t i = 0; i < hot->count; i++)
+		if (hot->row[i] < 0)
+			x->empty++;
+		else
+			x->places[age_bin(hot->plan - hot->stamp[i])]++;
+}
+
+/* And behind it: `before` are the stamps of then. */
+static void see_hits(struct model_sample *x, const struct model_hot *hot, const uint64_t *before,
+                     uint32_t misses, int looked)
+{
+	if (!looked)
+		memset(x, 0, sizeof *x);
+	x->plans = 1;
+	x->looked = looked;
+	x->misses = misses;
+	for (uint32_t i = 0; looked && i < hot->count; i++)
+		if (hot->row[i] >= 0 && hot->stamp[i] == hot->plan)
+			x->hits[age_bin(hot->plan - before[i])]++;
+}
+
 /* One session's plan of one group: `count` selected rows, `w` their slots. */
 static uint32_t plan_session(struct model *m, struct model_batch *b, struct model_entry *e,
                              struct model_hot *hot, const int32_t *rows, uint32_t count,
-                             struct model_want *w, struct model_place *staging)
+                             struct model_want *w, struct model_place *staging,
+                             struct model_sample *sample)
 {
 	char *missed = calloc(count + 1, 1);
 	struct miss *miss = calloc(count + 1, sizeof *miss);
+	uint64_t *before = calloc(hot->count + 1, sizeof *before);
 	uint32_t total = 0, n;
+	int looked = 0;
 
 	hot->plan++;
+	if (sample) {
+		see_places(sample, hot);
+		memcpy(before, hot->stamp, hot->count * sizeof *before);
+	}
 	for (uint32_t i = 0; i < count; i++) {
 		missed[i] = (char)!translate(m, e, hot, rows[i], b->read_pad, &w[i]);
 		total += (uint32_t)missed[i];
+		looked |= w[i].kind == MODEL_PLACE || missed[i];
 	}
 	n = collect_misses(w, missed, count, miss);
+	if (sample)
+		see_hits(sample, hot, before, n, looked);
+	free(before);
 	place_misses(m, hot, miss, n, staging);
 	for (uint32_t i = 0; i < count; i++) {
 		struct miss key = { w[i].row, NULL, NULL }, *found;
@@ -1576,6 +2011,12 @@ static struct model_plan *new_plan(struct model *m, struct model_batch *b, uint3
 	return p;
 }
 
+/* A step leaves samples of one group: they take turns, by the steps' numbers from 1 on. */
+static int measured(const struct model *m, const struct model_plan *p)
+{
+	return (p->step->number + 1) % m->config.groups == p->group;
+}
+
 static void plan_entries(struct model *m, struct model_batch *b, struct model_plan *p,
                          const int32_t *rows)
 {
@@ -1595,7 +2036,8 @@ static void plan_entries(struct model *m, struct model_batch *b, struct model_pl
 			hot = &e->session->hot[p->group];
 			undo_unfinished(m, p->group, hot);
 			p->misses += plan_session(m, b, e, hot, rows + (size_t)i * stride, queries * p->top_k,
-			                          p->want + (size_t)i * stride, b->staging.place + share);
+			                          p->want + (size_t)i * stride, b->staging.place + share,
+			                          measured(m, p) ? &e->sample : NULL);
 			p->numbers[i] = hot->plan;
 		}
 		share += e->share;

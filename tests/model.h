@@ -36,6 +36,8 @@ struct model_config {
 	uint32_t max_rows;
 	uint32_t max_new_rows;
 	uint32_t hot_rows;
+	uint32_t elastic_pages; /* of a session, at most */
+	int no_history;         /* is kept on the device */
 	uint32_t tail_rows;
 	uint32_t page_rows;
 	uint32_t tokens_per_row;
@@ -79,14 +81,31 @@ struct model_places {
 	struct model_place *place;
 };
 
-/* The hot cache of a session for one group. */
+/* The hot cache of a session for one group: places in required pages, and in elastic ones. */
 struct model_hot {
 	struct model_places places;
-	int64_t *row;     /* of each place, -1: empty */
-	uint64_t *stamp;  /* number of the plan that last read it */
-	uint64_t plan;    /* number of the last plan */
-	uint32_t misses;  /* of the last plan */
-	uint32_t fetched; /* layers of it, from the first on without a gap */
+	struct model_places **more; /* [elastic pages] */
+	uint32_t count;             /* places in use */
+	int64_t *row;               /* of each place, -1: empty */
+	uint64_t *stamp;            /* number of the plan that last read it */
+	uint64_t plan;              /* number of the last plan */
+	uint32_t misses;            /* of the last plan */
+	uint32_t fetched;           /* layers of it, from the first on without a gap */
+};
+
+#define MODEL_AGES 24
+
+/* What one plan of a step saw of a session's hot cache. */
+struct model_sample {
+	int plans, looked;
+	uint32_t misses, empty;
+	uint32_t places[MODEL_AGES], hits[MODEL_AGES];
+};
+
+/* The samples of a session, weighed. */
+struct model_curve {
+	uint32_t empty, misses;
+	uint32_t places[MODEL_AGES], hits[MODEL_AGES];
 };
 
 struct model_session {
@@ -107,7 +126,10 @@ struct model_session {
 	uint32_t *copied; /* rows of each page, from its first on, with a copy that no commit made */
 	uint32_t spares;
 	struct model_readers *spare;
-	uint32_t hot_pages;
+	uint64_t used; /* steps begun when it was used last */
+	struct model_curve curve;
+	uint32_t hot_pages; /* elastic ones last */
+	uint32_t told;      /* of these, the first ones that a begin has told the device of */
 	struct model_readers *hot_page_readers;
 	struct model_page **hot_page;
 	uint32_t host_pages;
@@ -129,6 +151,7 @@ struct model_entry {
 	uint32_t version; /* that the new rows are written with */
 	uint32_t kept;
 	uint32_t share; /* staging rows */
+	struct model_sample sample;
 	uint32_t mapped;
 	struct model_page **table; /* as begin left it */
 };
@@ -142,6 +165,7 @@ struct model_step {
 	int committed; /* the commit is enqueued */
 	int closing;   /* scratch: the begin in question would record its end */
 	int resident;  /* what all_resident says */
+	int passed;    /* its samples are taken over */
 	int ran;       /* the driver's: the last function of the step has run */
 	uint32_t count;
 	struct model_entry entry[MODEL_ENTRIES];
@@ -236,6 +260,7 @@ struct model {
 	uint32_t batches;
 	uint64_t steps;
 	struct model_step *flight[DHS_MAX_STEPS_IN_FLIGHT]; /* unsettled, oldest first */
+	struct model_step *recent[DHS_MAX_STEPS_IN_FLIGHT]; /* the last ones */
 	uint32_t versions;
 	dhs_stats stats;            /* counters only */
 	struct model_page **behind; /* pages behind the pool that have shown a number */
@@ -305,6 +330,10 @@ unsigned model_may_begin(struct model *m, struct model_batch *b, const struct mo
                          uint32_t count);
 struct model_step *model_begin(struct model *m, struct model_batch *b,
                                const struct model_entry_ask *ask, uint32_t count);
+/* The library has seen the device pass: what it did before any begin but one that is refused for
+ * order, all steps (NULL), or those of a batch. */
+void model_begins(struct model *m);
+void model_passed(struct model *m, const struct model_batch *b);
 unsigned model_may_settle(const struct model *m, const struct model_step *t);
 void model_settle(struct model *m, struct model_step *t, const uint32_t *kept);
 void model_abort(struct model *m, struct model_step *t);

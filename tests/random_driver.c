@@ -264,7 +264,7 @@ struct round {
 struct totals {
 	uint64_t calls, rounds, steps, misses, victims, staged, mirrored, backed_up, truncates, aborts;
 	uint64_t refusals, reorderings, page_hits, hot_hits, repeats, bad_rows, reloads, evicted,
-		refilled, ticked, resumes, warmed;
+		refilled, ticked, resumes, warmed, granted, withdrawn;
 	uint64_t order_errors, rows_checked, pendings, mismatches, graphs, flow_waits;
 };
 
@@ -951,6 +951,9 @@ static int32_t again_slot(const struct job *j, uint32_t i)
 
 	if (w->kind == MODEL_PAGE && j->pages && w->page->number >= 0)
 		return w->page->number * (int32_t)R->config.page_rows + (int32_t)w->offset;
+	/* Elastic pages may be taken back behind the step. */
+	if (w->kind == MODEL_PLACE && w->hot && w->place->of != &w->hot->places && !j->pages)
+		return -1;
 	if (w->kind == MODEL_PLACE && (w->hot ? j->hot >> (i / stride) & 1 : (uint32_t)j->staging))
 		return w->place->slot;
 	return -1;
@@ -1351,8 +1354,16 @@ static void choose_refill(struct model_config *c, const struct shape *s)
 	uint64_t page = (uint64_t)s->layers * c->page_rows * c->row_bytes;
 
 	c->link_bytes = chance(10) ? below((uint32_t)page) : page * between(1, 30);
-	c->refill_low = chance(30) ? 0 : below(c->device_pages / 4 + 2);
-	c->refill_high = c->refill_low + (chance(30) ? 0 : below(c->device_pages / 4 + 2));
+	c->refill_low = chance(60) ? 0 : below(c->device_pages / 4 + 2);
+	c->refill_high = c->refill_low + (chance(50) ? 0 : below(c->device_pages / 4 + 2));
+}
+
+static void choose_elastic(struct model_config *c)
+{
+	if (c->policy != DHS_POLICY_ADAPTIVE)
+		return;
+	c->elastic_pages = chance(15) ? 0 : between(1, 4 * c->hot_rows / c->page_rows + 2);
+	c->no_history = chance(40);
 }
 
 static void choose_shape(struct round *r)
@@ -1365,6 +1376,7 @@ static void choose_shape(struct round *r)
 		chance(60) ? page_sizes[below(sizeof page_sizes / sizeof *page_sizes)] : between(1, 65);
 	c->tokens_per_row = between(1, 4);
 	c->hot_rows = chance(25) ? between(1, 6) : chance(60) ? between(1, 24) : between(1, 100);
+	choose_elastic(c);
 	c->tail_rows = chance(20) ? 0 : chance(60) ? below(20) : below(71);
 	c->max_new_rows = between(1, 8);
 	c->max_sessions = between(1, MOST_SESSIONS);
@@ -1441,8 +1453,12 @@ static void fill_options(struct round *r, dhs_context_options *o, dhs_layout *la
 	o->max_rows = c->max_rows;
 	o->max_new_rows = c->max_new_rows;
 	o->hot_rows = c->hot_rows;
+	o->max_hot_rows = c->hot_rows + c->elastic_pages * c->page_rows;
+	if (c->elastic_pages)
+		o->max_hot_rows += below(c->page_rows);
+	o->flags = c->no_history ? DHS_CONTEXT_NO_HISTORY : 0;
 	o->tail_rows = c->tail_rows;
-	o->flags = c->tail_rows == 0 ? DHS_CONTEXT_TAIL_ROWS : 0;
+	o->flags |= c->tail_rows == 0 ? DHS_CONTEXT_TAIL_ROWS : 0;
 	o->flags |= DHS_CONTEXT_REFILL;
 	o->link_bytes = c->link_bytes;
 	o->refill_low = c->refill_low;
@@ -1670,6 +1686,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("pages_staging", got->pages_staging, want.pages_staging);
 	SAME("pages_coming", got->pages_coming, want.pages_coming);
 	SAME("pages_unbacked", got->pages_unbacked, want.pages_unbacked);
+	SAME("pages_elastic", got->pages_elastic, want.pages_elastic);
 	SAME("staging_bytes", got->staging_bytes, staging_bytes());
 	SAME("sessions", got->sessions, want.sessions);
 	SAME("sessions_suspended", got->sessions_suspended, want.sessions_suspended);
@@ -1678,7 +1695,7 @@ static void verify_pages(const dhs_stats *got)
 	SAME("host_rows_used", got->host_rows_used, want.host_rows_used);
 	SAME("the sum of the page counts",
 	     got->pages_reserved + got->pages_free + got->pages_draining + got->pages_required +
-	         got->pages_resident + got->pages_staging,
+	         got->pages_resident + got->pages_staging + got->pages_elastic,
 	     R->config.device_pages);
 }
 
@@ -1696,6 +1713,7 @@ static void verify_session(const struct model_session *s)
 	SAME("resident_pages", got.resident_pages, want.resident_pages);
 	SAME("required_pages", got.required_pages, want.required_pages);
 	SAME("flags of a session", got.flags, want.flags);
+	SAME("elastic_pages", got.elastic_pages, want.elastic_pages);
 	SAME("host_rows of a session", got.host_rows, want.host_rows);
 }
 
@@ -1711,6 +1729,8 @@ static void verify(void)
 	SAME("steps_settled", got.steps_settled, want->steps_settled);
 	SAME("steps_aborted", got.steps_aborted, want->steps_aborted);
 	SAME("evicted_pages", got.evicted_pages, want->evicted_pages);
+	SAME("granted_pages", got.granted_pages, want->granted_pages);
+	SAME("withdrawn_pages", got.withdrawn_pages, want->withdrawn_pages);
 	SAME("ticks", got.ticks, want->ticks);
 	SAME("refilled_pages", got.refilled_pages, want->refilled_pages);
 	SAME("refill_bytes", got.refill_bytes, want->refill_bytes);
@@ -1861,11 +1881,16 @@ static void check_admission(const dhs_admission *a, int code, const struct model
 	SAME("draining pages of a new session", model_draining(s), a->pending_pages);
 }
 
+static uint64_t taken_back(void)
+{
+	return R->model->stats.evicted_pages + R->model->stats.withdrawn_pages;
+}
+
 static void act_create(void)
 {
 	struct model_session *s = NULL;
 	dhs_admission a;
-	uint64_t evicted = R->model->stats.evicted_pages;
+	uint64_t evicted = taken_back();
 	int asked;
 	dhs_session_options o = DHS_INIT(dhs_session_options);
 	dhs_session handle = 77;
@@ -1889,8 +1914,7 @@ static void act_create(void)
 		return;
 	check_admission(&a, code, s);
 	if (s)
-		SAME("pages that create took back", R->model->stats.evicted_pages - evicted,
-		     a.evicted_pages);
+		SAME("pages that create took back", taken_back() - evicted, a.evicted_pages);
 }
 
 static void prefill(struct model_session *s, struct extension *x, const int32_t *slots)
@@ -2308,6 +2332,7 @@ static void destroy_batch(struct batch *b)
 	say("batch destroy");
 	told(dhs_batch_destroy(b->handle), MODEL_CODE(0));
 	drop_graph(b);
+	model_passed(R->model, b->model);
 	model_batch_destroy(R->model, b->model);
 	free_batch_arrays(b);
 	check_bytes();
@@ -3185,6 +3210,7 @@ static struct step *begin(struct batch *b, const struct model_entry_ask *ask, ui
 	            allowed);
 	memset(entry, 0xff, sizeof entry);
 	memset(plain, 0xff, sizeof plain);
+	model_begins(R->model);
 	if (code) {
 		model_refused(R->model, code);
 		SAME("the output of a failed begin", handle, 55);
@@ -3624,8 +3650,10 @@ static void act_wait(void)
 
 	say("context wait");
 	told(dhs_context_wait(R->context), MODEL_CODE(unsettled ? DHS_ERR_PENDING : 0));
-	if (!unsettled)
+	if (!unsettled) {
+		model_passed(R->model, NULL);
 		verify_counters();
+	}
 }
 
 static void act_sync(void)
@@ -3769,6 +3797,7 @@ static void wrong_begin(void)
 	allowed |= s->failed ? MODEL_CODE(DHS_ERR_MISMATCH) : 0;
 	told(dhs_step_begin(b->handle, entry, count + 1, sizeof *entry, any_stream(), &handle),
 	     allowed);
+	model_begins(R->model);
 	SAME("the output of a failed begin", handle, 55);
 }
 
@@ -3997,6 +4026,7 @@ static void act_default_stream(void)
 	if (told(dhs_step_begin(b->handle, NULL, 0, sizeof(dhs_step_entry), NULL, &handle),
 	         model_may_begin(R->model, b->model, NULL, 0)))
 		return;
+	model_begins(R->model);
 	t = model_begin(R->model, b->model, NULL, 0);
 	say("end step %" PRIu64, t->number);
 	told(dhs_step_end(R->context, handle, NULL, 0), MODEL_CODE(0));
@@ -4086,6 +4116,8 @@ static void add_totals(struct totals *t)
 	t->refilled += s->refilled_pages;
 	t->resumes += s->resumes;
 	t->warmed += s->warmed_rows;
+	t->granted += s->granted_pages;
+	t->withdrawn += s->withdrawn_pages;
 	t->order_errors += s->order_errors;
 	t->flow_waits += got.flow_waits;
 }
@@ -4210,6 +4242,9 @@ static int report(void)
 	enough("pages refilled", totals.refilled);
 	enough("sessions resumed", totals.resumes);
 	enough("rows warmed by resume", totals.warmed);
+	line(totals.calls < LONG_RUN || totals.granted >= LEAST / 10, "pages granted", totals.granted);
+	line(totals.calls < LONG_RUN || totals.withdrawn >= LEAST / 10, "pages withdrawn",
+	     totals.withdrawn);
 	enough("truncates", totals.truncates);
 	enough("aborts", totals.aborts);
 	enough("refusals", totals.refusals);

@@ -504,7 +504,7 @@ dhs_stats rig_stats(struct rig *rig)
 
 	ck_good(dhs_context_stats(rig->context, &s));
 	ck_assert_uint_eq(s.pages_reserved + s.pages_free + s.pages_draining + s.pages_required +
-	                      s.pages_resident + s.pages_staging,
+	                      s.pages_resident + s.pages_staging + s.pages_elastic,
 	                  rig->options.device_pages);
 	ck_assert_uint_le(s.host_rows_used, s.host_rows);
 	return s;

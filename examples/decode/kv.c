@@ -314,7 +314,8 @@ void kv_places(struct rows *rows, struct kv_places *places)
 	/* A miss that is not staged takes a place of a hot cache, an empty one or a victim's. */
 	kv_stats(rows, &stats);
 	places->hot_rows = stats.misses - stats.staged - stats.victims;
-	places->pool_rows = (uint64_t)kv->page_rows *
-	                    (stats.pages_reserved + stats.pages_free + stats.pages_draining +
-	                     stats.pages_required + stats.pages_resident + stats.pages_staging);
+	places->pool_rows =
+		(uint64_t)kv->page_rows *
+		(stats.pages_reserved + stats.pages_free + stats.pages_draining + stats.pages_required +
+	     stats.pages_resident + stats.pages_elastic + stats.pages_staging);
 }

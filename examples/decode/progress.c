@@ -18,12 +18,12 @@ static void tell(struct run *run)
 	kv_stats_now(run->rows, &now);
 	fprintf(stderr,
 	        "step %d: %" PRIu32 " sessions, pages: %" PRIu32 " required, %" PRIu32
-	        " resident, %" PRIu32 " coming, %" PRIu32 " staging, %" PRIu32 " free; %" PRIu64
-	        " misses more, %" PRIu64 " pages evicted, %" PRIu64 " refilled\n",
+	        " resident, %" PRIu32 " coming, %" PRIu32 " elastic, %" PRIu32 " staging, %" PRIu32
+	        " free; %" PRIu64 " misses more, %" PRIu64 " pages evicted, %" PRIu64 " refilled\n",
 	        run->steps, now.sessions, now.pages_required, now.pages_resident - now.pages_coming,
-	        now.pages_coming, now.pages_staging, now.pages_free + now.pages_draining,
-	        now.misses - told->misses, now.evicted_pages - told->evicted_pages,
-	        now.refilled_pages - told->refilled_pages);
+	        now.pages_coming, now.pages_elastic, now.pages_staging,
+	        now.pages_free + now.pages_draining, now.misses - told->misses,
+	        now.evicted_pages - told->evicted_pages, now.refilled_pages - told->refilled_pages);
 	run->told = now;
 	run->told_at = seconds();
 	run->told_steps = run->steps;

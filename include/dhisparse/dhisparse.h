@@ -207,7 +207,9 @@ enum {
 	DHS_CONTEXT_DEVICE = 2,      /* device counts, also as 0 */
 	DHS_CONTEXT_POOL_STAGING = 4, /* library-owned pool: staging is made of its pages, as in an
 	                                engine's; each layer's memory is an allocation of its own */
-	DHS_CONTEXT_REFILL = 8       /* link_bytes, refill_low and refill_high count, also as 0 */
+	DHS_CONTEXT_REFILL = 8,      /* link_bytes, refill_low and refill_high count, also as 0 */
+	DHS_CONTEXT_NO_HISTORY = 16  /* adaptive: spare pages go to hot caches alone, history leaves
+	                                the device as under fixed */
 };
 
 typedef struct dhs_context_options {
@@ -243,7 +245,9 @@ typedef struct dhs_context_options {
 	uint32_t tick_us;          /* adaptive: a thread of the library ticks every so many
 	                              microseconds, 100 to 60,000,000; 0: the engine does, by
 	                              dhs_context_advance */
-	uint32_t reserved;         /* 0 */
+	uint32_t max_hot_rows;     /* adaptive: hot cache of a session with elastic pages, rounded
+	                              down to whole ones; 0: 2 * hot_rows; hot_rows: no elastic
+	                              pages; to 32,767.  Tables on the device are that large */
 } dhs_context_options;
 
 /* What a context or a batch takes, exactly. */
@@ -274,7 +278,7 @@ enum {
 typedef struct dhs_stats {
 	uint32_t size;
 	uint32_t flags;           /* DHS_STATS_... */
-	/* pages of the pool: these six sum to device_pages */
+	/* pages of the pool: these six and pages_elastic sum to device_pages */
 	uint32_t pages_reserved;  /* the engine's, or not lent */
 	uint32_t pages_free;      /* ready, or ready once recorded work has passed */
 	uint32_t pages_draining;  /* free once a begun step is settled */
@@ -323,7 +327,9 @@ typedef struct dhs_stats {
 	                             by the session's next step */
 	uint64_t warm_bytes;      /* of these, host to device */
 	uint32_t sessions_suspended; /* of sessions */
-	uint32_t reserved;
+	uint32_t pages_elastic;   /* optional: more places for hot caches */
+	uint64_t granted_pages;   /* elastic pages that sessions were given, and that were */
+	uint64_t withdrawn_pages; /* taken back */
 } dhs_stats;
 
 /* ---- context ------------------------------------------------------------- */
@@ -405,6 +411,8 @@ typedef struct dhs_session_info {
 	uint32_t resident_pages;/* optional pages: what evict would give back */
 	uint32_t required_pages;
 	uint64_t host_rows;     /* host records owned */
+	uint32_t elastic_pages; /* optional, too: more places for its hot cache */
+	uint32_t reserved;
 } dhs_session_info;
 
 /* Creates a session of no rows and takes its required pages.  options may be
@@ -632,8 +640,8 @@ typedef struct dhs_selection {
  * that are missing; docs/resolve.md has the rule.  In any order of groups; a group may be
  * planned again in a step, by a plan like any other.
  * Slots in the hot cache hold their rows until the session's next plan of this
- * group, staging slots until the batch's staging_buffers-th next plan, page
- * slots until the step's commit. */
+ * group (with elastic pages at least until the step's commit), staging slots until
+ * the batch's staging_buffers-th next plan, page slots until the step's commit. */
 DHS_API int dhs_step_plan(dhs_batch *batch, uint32_t group, const dhs_selection *selection,
                           dhs_stream stream);
 

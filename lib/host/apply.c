@@ -13,19 +13,34 @@ static void drop_hot_rows(const struct dhs_world *world, uint32_t index, int32_t
 	for (uint32_t group = 0; group < g->groups; group++) {
 		struct dhs_hot hot = dhs_hot_of(world, index, group);
 
-		for (uint32_t place = 0; place < g->hot_rows; place++)
+		for (uint32_t place = 0; place < hot.places; place++)
 			if (hot.row[place] > from)
 				hot.row[place] = 0;
 	}
 }
 
-static void place_hot_cache(const struct dhs_world *world, uint32_t index, const int32_t *pages)
+/* Places whose rows are not kept hold nothing. */
+static void empty_places(const struct dhs_world *world, uint32_t index, uint32_t from)
+{
+	for (uint32_t group = 0; group < world->geometry.groups; group++) {
+		struct dhs_hot hot = dhs_hot_of(world, index, group);
+
+		for (uint32_t place = from; place < hot.places; place++)
+			hot.row[place] = 0;
+	}
+}
+
+static void place_hot_cache(const struct dhs_world *world, const struct dhs_patch *p,
+                            const int32_t *pages)
 {
 	const struct dhs_geometry *g = &world->geometry;
-	int32_t *slot = world->tables.hot_slot + (size_t)index * g->hot_rows;
+	uint32_t index = (uint32_t)p->index, places = (uint32_t)p->hot_places;
+	int32_t *slot = world->tables.hot_slot + (size_t)index * g->most_hot_rows;
 
-	for (uint32_t i = 0; i < g->hot_rows; i++)
-		slot[i] = pages[i / g->page_rows] * (int32_t)g->page_rows + (int32_t)(i % g->page_rows);
+	for (uint32_t i = 0; i < places; i++)
+		slot[i] = dhs_hot_slot(g, pages, i);
+	world->tables.hot_places[index] = p->hot_places;
+	empty_places(world, index, (uint32_t)p->hot_kept);
 }
 
 /* The step tells what came back into the hot cache before it. */
@@ -50,7 +65,7 @@ static void apply_patch(const struct dhs_world *world, struct dhs_counts *counts
 	memcpy(t->page + first, data, pages * sizeof(*data));
 	memcpy(t->host_page + first, data + pages, pages * sizeof(*data));
 	if (p->hot_pages) {
-		place_hot_cache(world, (uint32_t)p->index, data + 2 * pages);
+		place_hot_cache(world, p, data + 2 * pages);
 		count_warmed(counts, &t->warmed[p->index]);
 	}
 }
@@ -69,5 +84,6 @@ void dhs_host_apply(const struct dhs_world *world, struct dhs_batch_state *batch
 	batch->queries = upload->queries;
 	batch->new_rows = upload->new_rows;
 	batch->in_flight = upload->in_flight;
+	batch->measured = upload->measured;
 	batch->phase = DHS_BATCH_BEGUN;
 }

@@ -89,7 +89,7 @@ static int device_prepare(void *device, const struct dhs_world *world)
 
 	d->rows = world->geometry.max_rows;
 	d->words = (d->rows + 63) / 64;
-	d->places = world->geometry.hot_rows ? world->geometry.hot_rows : 1;
+	d->places = world->geometry.most_hot_rows ? world->geometry.most_hot_rows : 1;
 	s->missing =
 		dhs_memory_zeroed(&d->allocator, DHS_MEMORY_CONTROL, d->words * sizeof(*s->missing));
 	s->before = dhs_memory_new(&d->allocator, DHS_MEMORY_CONTROL, d->words * sizeof(*s->before));

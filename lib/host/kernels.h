@@ -16,8 +16,8 @@
 struct dhs_scratch {
 	uint64_t *missing; /* [ceil(max_rows / 64)] bit of a missing row; all 0 between plans */
 	uint32_t *before;  /* [the same] misses in the words below */
-	uint64_t *age;     /* [hot_rows] of the places of the hot cache that may give way, */
-	uint32_t *place;   /* [hot_rows] and which those are */
+	uint64_t *age;     /* [most_hot_rows] of the places of the hot cache that may give way, */
+	uint32_t *place;   /* [most_hot_rows] and which those are */
 	uint16_t *map;     /* [max_rows] place + 1 of a row, 0 none; all 0 between plans */
 };
 
@@ -45,6 +45,7 @@ struct dhs_hot {
 	int32_t *row;
 	uint32_t *stamp;
 	const int32_t *slot;
+	uint32_t places;
 	struct dhs_plan_state *plan;
 };
 
@@ -55,16 +56,16 @@ static inline struct dhs_hot dhs_hot_of(const struct dhs_world *world, uint32_t 
 	const struct dhs_tables *t = &world->tables;
 	size_t at = (size_t)index * g->groups + group;
 
-	return (struct dhs_hot){ .row = t->hot_row + at * g->hot_rows,
-		                     .stamp = t->hot_stamp + at * g->hot_rows,
-		                     .slot = t->hot_slot + (size_t)index * g->hot_rows,
+	return (struct dhs_hot){ .row = t->hot_row + at * g->most_hot_rows,
+		                     .stamp = t->hot_stamp + at * g->most_hot_rows,
+		                     .slot = t->hot_slot + (size_t)index * g->most_hot_rows,
+		                     .places = (uint32_t)t->hot_places[index],
 		                     .plan = t->plan + at };
 }
 
 /* victim.c: the places that `count` misses take, by index, to scratch->place.
  * Returns how many there are, at most `count`. */
-uint32_t dhs_host_victims(const struct dhs_hot *hot, uint32_t hot_rows, uint32_t count,
-                          struct dhs_scratch *scratch);
+uint32_t dhs_host_victims(const struct dhs_hot *hot, uint32_t count, struct dhs_scratch *scratch);
 
 /* ---- addresses ---- */
 

@@ -22,9 +22,11 @@ struct planned {
 	struct dhs_scratch *scratch;
 	struct dhs_counts *counts;
 	struct dhs_hot hot;
-	const int32_t *page; /* the session's page table */
-	uint32_t rows;       /* positions below this are its history */
-	uint32_t low, high;  /* words of the bitmap in use: [low, high) */
+	struct dhs_sample *sample; /* NULL: it is not measured */
+	int looked;                /* at the hot cache */
+	const int32_t *page;       /* the session's page table */
+	uint32_t rows;             /* positions below this are its history */
+	uint32_t low, high;        /* words of the bitmap in use: [low, high) */
 	uint32_t group;
 	const int32_t *host_page; /* where the records of its rows are */
 	struct dhs_miss *miss;    /* its part of the list */
@@ -33,19 +35,19 @@ struct planned {
 };
 
 /* Rows of a plan whose misses never came are not to be found. */
-static void undo_unfetched(struct planned *p, uint32_t hot_rows)
+static void undo_unfetched(struct planned *p)
 {
 	if (!p->hot.plan->missed)
 		return;
-	for (uint32_t place = 0; place < hot_rows; place++)
+	for (uint32_t place = 0; place < p->hot.places; place++)
 		if (p->hot.row[place] && p->hot.stamp[place] == p->hot.plan->plans)
 			p->hot.row[place] = 0;
 }
 
 /* Where in the hot cache rows lie; in_place 0 forgets it. */
-static void map_places(const struct planned *p, uint32_t hot_rows, int in_place)
+static void map_places(const struct planned *p, int in_place)
 {
-	for (uint32_t place = 0; place < hot_rows; place++)
+	for (uint32_t place = 0; place < p->hot.places; place++)
 		if (p->hot.row[place])
 			p->scratch->map[p->hot.row[place] - 1] = (uint16_t)(in_place ? place + 1 : 0);
 }
@@ -64,6 +66,37 @@ static int32_t note_miss(struct planned *p, uint32_t row)
 		p->counts->misses++;
 	}
 	return (int32_t)(UNPLACED + (int64_t)row);
+}
+
+/* ---- measuring: see struct dhs_sample ---- */
+
+static void measure_places(const struct planned *p)
+{
+	struct dhs_sample *s = p->sample;
+
+	*s = (struct dhs_sample){ .plans = 1 };
+	for (uint32_t place = 0; place < p->hot.places; place++)
+		if (p->hot.row[place])
+			s->places[dhs_age_bin(p->hot.plan->plans - p->hot.stamp[place])]++;
+		else
+			s->empty++;
+}
+
+/* A plan that has not looked at the places says nothing of them. */
+static void measure_end(const struct planned *p)
+{
+	if (p->looked)
+		p->sample->looked = 1;
+	else
+		*p->sample = (struct dhs_sample){ .plans = 1 };
+	p->sample->misses = p->misses;
+}
+
+/* The first entry of a plan that selects a place's row hits it. */
+static void measure_hit(const struct planned *p, uint32_t stamp)
+{
+	if (stamp != p->hot.plan->plans)
+		p->sample->hits[dhs_age_bin(p->hot.plan->plans - stamp)]++;
 }
 
 /* First pass over one query: what is on the device. */
@@ -87,9 +120,12 @@ static void look_up(struct planned *p, const int32_t *rows, int32_t *slots, uint
 			page_hits++;
 			continue;
 		}
+		p->looked = 1;
 		place = p->scratch->map[row];
 		if (place) {
 			slots[i] = p->hot.slot[place - 1];
+			if (p->sample)
+				measure_hit(p, p->hot.stamp[place - 1]);
 			p->hot.stamp[place - 1] = now;
 			hot_hits++;
 			continue;
@@ -117,7 +153,7 @@ static void rank_misses(struct planned *p)
 /* What lay in the places that are taken is gone. */
 static void choose_places(struct planned *p)
 {
-	p->places = dhs_host_victims(&p->hot, p->world->geometry.hot_rows, p->misses, p->scratch);
+	p->places = dhs_host_victims(&p->hot, p->misses, p->scratch);
 	for (uint32_t i = 0; i < p->places; i++) {
 		uint32_t place = p->scratch->place[i];
 
@@ -209,16 +245,20 @@ static void plan_entry(struct planned *p, const struct dhs_world_entry *e, uint3
 	p->low = UINT32_MAX;
 	p->high = 0;
 	p->misses = 0;
-	undo_unfetched(p, g->hot_rows);
+	undo_unfetched(p);
 	p->hot.plan->plans++;
 	p->hot.plan->missed = 0;
 	p->counts->plans++;
-	map_places(p, g->hot_rows, 1);
+	map_places(p, 1);
+	if (p->sample)
+		measure_places(p);
 	for (uint32_t q = 0; q < queries; q++)
 		look_up(p, rows + (size_t)q * top_k, slots + (size_t)q * top_k, top_k);
 	if (p->low < p->high)
 		place_misses(p, queries, top_k, slots);
-	map_places(p, g->hot_rows, 0);
+	map_places(p, 0);
+	if (p->sample)
+		measure_end(p);
 }
 
 /* The batch's next staging buffer is this group's until it comes round again. */
@@ -258,6 +298,8 @@ void dhs_host_plan(const struct dhs_world *world, struct dhs_batch_state *batch,
 			p.counts = &batch->counts;
 			p.hot = dhs_hot_of(world, (uint32_t)e->index, group);
 			p.group = group;
+			if (group == batch->measured)
+				p.sample = &world->result[batch->in_flight].sample[i];
 			p.miss = batch->miss + (size_t)buffer * batch->miss_rows + misses;
 			p.staging = (uint64_t)buffer * batch->staging_rows + (uint64_t)e->staging_first;
 			plan_entry(&p, e, queries, s->top_k, s->rows + i * stride, s->slots + i * stride);

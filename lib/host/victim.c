@@ -44,14 +44,13 @@ static uint64_t last_age(const uint64_t *age, uint32_t n, uint32_t count, uint32
 	return known;
 }
 
-uint32_t dhs_host_victims(const struct dhs_hot *hot, uint32_t hot_rows, uint32_t count,
-                          struct dhs_scratch *scratch)
+uint32_t dhs_host_victims(const struct dhs_hot *hot, uint32_t count, struct dhs_scratch *scratch)
 {
 	uint32_t n = 0, chosen = 0, ties = 0;
 	uint64_t last;
 
 	/* Ages of the places that may give way, and behind them which those are. */
-	for (uint32_t place = 0; place < hot_rows; place++)
+	for (uint32_t place = 0; place < hot->places; place++)
 		if (!hot->row[place] || hot->stamp[place] != hot->plan->plans) {
 			scratch->age[n] = age_of(hot, place);
 			scratch->place[n++] = place;

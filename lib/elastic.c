@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The libdhisparse authors */
+
+#include "elastic.h"
+
+#include "residency.h"
+#include "worth.h"
+
+uint32_t dhs_elastic_places(const dhs_context *context, uint32_t pages)
+{
+	const struct dhs_geometry *g = &context->world.geometry;
+
+	return pages < g->hot_pages ? 0 : g->hot_rows + (pages - g->hot_pages) * g->page_rows;
+}
+
+uint32_t dhs_elastic_pages(const dhs_context *context, const struct dhs_session_state *s)
+{
+	uint32_t required = context->world.geometry.hot_pages;
+
+	return s->hot_pages > required ? s->hot_pages - required : 0;
+}
+
+/* The last page of the hot cache is nobody's then. */
+static int32_t lift(dhs_context *context, struct dhs_session_state *s)
+{
+	int32_t page = s->hot[--s->hot_pages];
+
+	/* One that the device was not told of waits for what it waited for when it was taken. */
+	if (s->hot_pages < s->hot_told) {
+		dhs_after_set(context, &context->pool.page[page].after, s->last, NULL);
+		s->hot_told = s->hot_pages;
+		s->hot_withdrawn = 1;
+		s->hot_kept = s->hot_pages;
+	}
+	context->elastic_pages -= s->hot_pages >= context->world.geometry.hot_pages;
+	return page;
+}
+
+void dhs_elastic_drop(dhs_context *context, struct dhs_session_state *s)
+{
+	dhs_pool_release(context, lift(context, s));
+}
+
+uint32_t dhs_elastic_evict(dhs_context *context, struct dhs_session_state *s, uint32_t most)
+{
+	uint32_t pages = dhs_min_u32(most, dhs_elastic_pages(context, s));
+
+	for (uint32_t i = 0; i < pages; i++)
+		dhs_elastic_drop(context, s);
+	context->totals.withdrawn_pages += pages;
+	return pages;
+}
+
+/* Whether elastic pages of a are taken before those of b. */
+static int comes_first(const dhs_context *context, const struct dhs_session_state *a,
+                       const struct dhs_session_state *b)
+{
+	struct dhs_worth of_a = dhs_worth_elastic(context, a), of_b = dhs_worth_elastic(context, b);
+
+	return dhs_worth_less(of_a, of_b) || (!dhs_worth_less(of_b, of_a) && a->index < b->index);
+}
+
+/* The session that gives elastic pages first, of those that come after `after` (NULL: of all);
+ * without `draining`, of those whose pages would not drain. */
+static struct dhs_session_state *cheapest(const dhs_context *context, int draining,
+                                          const struct dhs_session_state *after)
+{
+	struct dhs_session_state *best = NULL;
+
+	for (uint32_t i = 0; context->elastic_pages && i < context->max_sessions; i++) {
+		struct dhs_session_state *s = &context->sessions.session[i];
+
+		if (!s->live || !dhs_elastic_pages(context, s) || (!draining && dhs_work_open(s->last)) ||
+		    (after && !comes_first(context, after, s)))
+			continue;
+		if (!best || comes_first(context, s, best))
+			best = s;
+	}
+	return best;
+}
+
+uint32_t dhs_elastic_forecast(const dhs_context *context, uint64_t most, uint64_t *free,
+                              uint64_t *later)
+{
+	const struct dhs_session_state *s = NULL;
+	uint32_t pages = 0;
+
+	while (pages < most && (s = cheapest(context, 1, s)))
+		for (uint32_t i = s->hot_pages; i-- > context->world.geometry.hot_pages && pages < most;
+		     pages++) {
+			int open = i < s->hot_told ? dhs_work_open(s->last)
+			                           : dhs_after_open(&context->pool.page[s->hot[i]].after, NULL);
+
+			*(open ? later : free) += 1;
+		}
+	return pages;
+}
+
+int32_t dhs_elastic_lift(dhs_context *context)
+{
+	struct dhs_session_state *s = cheapest(context, 1, NULL);
+
+	if (!s)
+		return -1;
+	context->totals.withdrawn_pages++;
+	return lift(context, s);
+}
+
+int dhs_elastic_take_back(dhs_context *context, int draining)
+{
+	struct dhs_session_state *s = cheapest(context, draining, NULL);
+
+	return s && dhs_elastic_evict(context, s, 1);
+}
+
+/* ---- a tick ---- */
+
+/* Pages that a session gets at once, so that it is measured again before it gets more. */
+static uint32_t portion(const dhs_context *context)
+{
+	return dhs_max_u32(1, context->world.geometry.hot_pages / 8);
+}
+
+/* It would use a larger hot cache: this one was full at its last sample, and what is read
+ * least of it is hit. */
+static int wants(const dhs_context *context, const struct dhs_session_state *s)
+{
+	const struct dhs_geometry *g = &context->world.geometry;
+
+	return s->live && !s->failed && !s->suspended && s->first_tail > s->resident &&
+	       s->hot_pages < g->most_hot_pages && s->curve.empty < g->page_rows &&
+	       s->curve.edge_hits && !dhs_session_idle(context, s);
+}
+
+/* The session to which pages are worth most, ties by the lower index. */
+static struct dhs_session_state *neediest(dhs_context *context)
+{
+	struct dhs_session_state *best = NULL;
+	struct dhs_worth worth = { 0, 1 };
+
+	for (uint32_t i = 0; i < context->max_sessions; i++) {
+		struct dhs_session_state *s = &context->sessions.session[i];
+		struct dhs_worth w;
+
+		if (!wants(context, s))
+			continue;
+		w = dhs_worth_elastic(context, s);
+		if (dhs_worth_less(worth, w)) {
+			best = s;
+			worth = w;
+		}
+	}
+	return best;
+}
+
+static void grant(dhs_context *context, struct dhs_session_state *s, uint32_t pages)
+{
+	for (uint32_t i = 0; i < pages; i++)
+		s->hot[s->hot_pages++] = dhs_pool_take_any(context);
+	s->curve.empty += pages * context->world.geometry.page_rows;
+	context->elastic_pages += pages;
+	context->totals.granted_pages += pages;
+}
+
+static uint32_t room_of(const dhs_context *context, const struct dhs_session_state *s)
+{
+	return dhs_min_u32(portion(context), context->world.geometry.most_hot_pages - s->hot_pages);
+}
+
+/* A page of history that came instead would save less. */
+static int beats_history(const dhs_context *context, const struct dhs_session_state *s,
+                         const struct dhs_session_state *history)
+{
+	return !history ||
+	       dhs_worth_less(dhs_worth_history(context, history, 0), dhs_worth_elastic(context, s));
+}
+
+void dhs_elastic_grow(dhs_context *context, const struct dhs_session_state *history)
+{
+	struct dhs_session_state *s;
+
+	while (context->pool.free.count > context->refill.low && (s = neediest(context)) &&
+	       beats_history(context, s, history))
+		grant(context, s,
+		      dhs_min_u32(room_of(context, s), context->pool.free.count - context->refill.low));
+}
+
+/* Twice as much to another session, lest pages move to and fro. */
+static int worth_moving(struct dhs_worth from, struct dhs_worth to)
+{
+	from.misses *= 2;
+	return dhs_worth_less(from, to);
+}
+
+/* Takes up to so many pages from where they are worth least, if that is less than half. */
+static uint32_t take_for(dhs_context *context, const struct dhs_session_state *to, uint32_t most,
+                         struct dhs_work *copy)
+{
+	struct dhs_session_state *elastic = cheapest(context, 1, NULL);
+	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
+	struct dhs_worth worth = dhs_worth_elastic(context, to);
+	uint64_t usual = dhs_worth_usual(context);
+
+	if (history && worth_moving(dhs_worth_history(context, history, usual), worth))
+		return dhs_residency_take(context, history, most, copy);
+	if (elastic && elastic != to && worth_moving(dhs_worth_elastic(context, elastic), worth))
+		return dhs_elastic_evict(context, elastic, most);
+	return 0;
+}
+
+int dhs_elastic_balance(dhs_context *context, struct dhs_work *copy)
+{
+	struct dhs_session_state *to = neediest(context);
+	uint32_t pages = to ? take_for(context, to, room_of(context, to), copy) : 0;
+	int rc = dhs_residency_copy(context, copy);
+
+	/* What was taken is in the pool by now, some of it free, and the rest draining. */
+	if (pages)
+		grant(context, to, pages);
+	return rc;
+}
