@@ -11,21 +11,22 @@
 #
 # CC, CFLAGS, HWLOC_CFLAGS, HWLOC_LIBS, CHECK_CFLAGS, CHECK_LIBS as for the library.
 # PLANTED_JOBS faults are tried at the same time; each gets PLANTED_SEEDS seeds of
-# PLANTED_CALLS calls of the random driver, then the suites; no run takes more than
-# PLANTED_LIMIT seconds.
+# PLANTED_CALLS calls of the random driver, then the suites, of which check_states looks at
+# PLANTED_STATES states of a shape; no run takes more than PLANTED_LIMIT seconds.
+# PLANTED_PROGRAMS are these programs, in the order in which they are run until one fails.
 
 set -u
 unset CDPATH
 tests=$(cd "$(dirname "$0")" && pwd) || exit 99
 top=${tests%/*}
 faults=$tests/planted.faults
-: "${CC:=cc}" "${CFLAGS=-O1}" "${PLANTED_CALLS:=150000}" "${PLANTED_SEEDS:=1 2 3}"
+: "${CC:=cc}" "${CFLAGS=-O1}" "${PLANTED_CALLS:=150000}" "${PLANTED_SEEDS:=1 2 3}" "${PLANTED_STATES:=20000}"
 : "${PLANTED_JOBS:=$(getconf _NPROCESSORS_ONLN)}" "${PLANTED_LIMIT:=100}"
 : "${HWLOC_CFLAGS=$(pkg-config --cflags hwloc)}" "${HWLOC_LIBS=$(pkg-config --libs hwloc)}"
 : "${CHECK_CFLAGS=$(pkg-config --cflags check)}" "${CHECK_LIBS=$(pkg-config --libs check)}"
 # Run until one fails: the driver, and what sees faults that it does not.
-programs="random_driver check_order check_refill check_backup check_suspend check_ticker check_tier check_abuse check_staging
-	check_calculators"
+: "${PLANTED_PROGRAMS:=random_driver check_order check_refill check_backup check_suspend check_ticker
+	check_tier check_abuse check_staging check_calculators check_states}"
 
 # ---- planting -----------------------------------------------------------------
 
@@ -123,7 +124,7 @@ link_program()
 build_programs()
 {
 	ar cr "$work/lib.a" "$work"/clean/*.o && mkdir "$work/programs" || return
-	for program in $programs model support device_host; do
+	for program in $PLANTED_PROGRAMS model support device_host; do
 		compile "$work/clean" "$work/programs/$program.o" "$tests/$program.c" || return
 	done
 	ar cr "$work/programs/support.a" "$work/programs/model.o" "$work/programs/support.o" \
@@ -156,20 +157,22 @@ passes()
 {
 	catcher=$2
 	link_program "$1" "$2" 2>"$1/log" || return 2
-	if [ "$2" != random_driver ]; then
-		runs "$1" env CK_TAP_LOG_FILE_NAME=- CK_VERBOSITY=silent "$1/$2"
-		return
-	fi
-	for seed in $PLANTED_SEEDS; do
-		catcher="$2 --seed $seed"
-		runs "$1" "$1/$2" --seed "$seed" --calls "$PLANTED_CALLS" || return
-	done
+	case $2 in
+	random_driver)
+		for seed in $PLANTED_SEEDS; do
+			catcher="$2 --seed $seed"
+			runs "$1" "$1/$2" --seed "$seed" --calls "$PLANTED_CALLS" || return
+		done
+		;;
+	check_states) runs "$1" "$1/$2" --states "$PLANTED_STATES" ;;
+	*) runs "$1" env CK_TAP_LOG_FILE_NAME=- CK_VERBOSITY=silent "$1/$2" ;;
+	esac
 }
 
 # all_pass DIRECTORY: stops at the first that does not, which is $catcher.
 all_pass()
 {
-	for program in $programs; do
+	for program in $PLANTED_PROGRAMS; do
 		passes "$1" "$program" || return
 	done
 }
@@ -262,7 +265,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/planted.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
 export work CC CFLAGS HWLOC_CFLAGS HWLOC_LIBS CHECK_CFLAGS CHECK_LIBS
-export PLANTED_CALLS PLANTED_SEEDS PLANTED_LIMIT
+export PLANTED_CALLS PLANTED_SEEDS PLANTED_STATES PLANTED_LIMIT PLANTED_PROGRAMS
 
 if [ $# -gt 0 ]; then
 	printf '%s\n' "$@"
