@@ -585,8 +585,8 @@ int dhs_session_destroy(dhs_context *context, dhs_session session)
 		context->sessions.suspended--;
 	else
 		dhs_session_release_hot(context, s);
+	/* `last` and `copies` stay: a step and a resume may still use the tables of the index. */
 	dhs_work_unref(context, &s->written);
-	dhs_work_unref(context, &s->copies);
 	s->live = 0;
 	context->sessions.live--;
 	give_index(&context->sessions, context->max_sessions, s->index);

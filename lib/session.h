@@ -61,8 +61,9 @@ struct dhs_session_state {
 
 	struct dhs_work *last;    /* last step or prefill that reads or writes its memory */
 	struct dhs_work *written; /* last one whose rows are settled: what backup waits for */
-	struct dhs_work *copies;  /* last backup of its pages, or refill of one that has landed,
-	                             until a begin waited for it */
+	struct dhs_work *copies;  /* last backup of its pages, refill of one that has landed, or
+	                             resume, until a begin waited for it, be it of the next
+	                             session of the index */
 	struct dhs_work *saving;  /* last copy by a tick of pages that stay: what takes or cuts one
 	                             moves it to copies, no begin waits for it before */
 

@@ -585,6 +585,37 @@ START_TEST(test_next_of_the_index)
 }
 END_TEST
 
+/* Nor does it begin before all has come back to the one before, which would look at the tables of
+ * the new session then.  A third one has the host records, so that nobody waits for these. */
+START_TEST(test_next_of_the_index_at_once)
+{
+	dhs_session_options options = DHS_INIT(dhs_session_options);
+	struct rig rig;
+	struct history one, two;
+	struct table table;
+	dhs_session third;
+
+	rig_default(&rig);
+	rig.options.max_sessions = 2;
+	open_way(&rig, 1 + (uint64_t)_i, 0, 64);
+	table_open(&rig, &table, 1, 1, 8);
+	history_open(&rig, &one);
+	history_prefill(&rig, &one, ROWS);
+	read_rows(&table, &one, 0, 0);
+	suspend(&rig, &one);
+	resume(&rig, &one);
+	history_close(&rig, &one);
+	options.reserve_rows = ROWS;
+	ck_good(dhs_session_create(rig.context, &options, &third));
+	history_open(&rig, &two);
+	turn_one(&table, &two, 1, 1, NULL, 0);
+	ck_assert_uint_eq(waited(&rig).warmed_rows, 16);
+	history_close(&rig, &two);
+	table_close(&table);
+	rig_close(&rig);
+}
+END_TEST
+
 /* Places that are more than fill their pages, in more pages than one launch takes. */
 START_TEST(test_many_places)
 {
@@ -1193,6 +1224,7 @@ static void add_cases(Suite *suite, bool in_pool)
 	tcase_add_loop_test(rows, test_unfetched, 0, 8);
 	tcase_add_loop_test(rows, test_hits_as_ever, 0, WAYS);
 	tcase_add_loop_test(rows, test_next_of_the_index, 0, 6);
+	tcase_add_loop_test(rows, test_next_of_the_index_at_once, 0, 40);
 	tcase_add_loop_test(rows, test_many_places, 0, 2);
 	suite_add_tcase(suite, rows);
 	add_later_cases(suite, in_pool);
