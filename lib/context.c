@@ -128,6 +128,7 @@ static void fill_context(dhs_context *context, const struct dhs_setup *u, uint32
 	context->keeps_history =
 		u->o.policy == DHS_POLICY_ADAPTIVE && !(u->o.flags & DHS_CONTEXT_NO_HISTORY);
 	context->backup = u->o.backup;
+	context->reclaim = u->o.reclaim;
 	context->max_sessions = u->o.max_sessions;
 	context->max_new_rows = u->o.max_new_rows;
 	context->tail_rows = u->o.tail_rows;

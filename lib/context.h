@@ -59,7 +59,7 @@ struct dhs_context {
 	void *log_arg;
 
 	/* options with defaults filled in */
-	uint32_t backend, policy, backup;
+	uint32_t backend, policy, backup, reclaim;
 	uint32_t max_sessions, max_new_rows, tail_rows;
 	uint32_t tail_pages; /* R of docs/residency.md; 0 under full */
 	uint32_t tokens_per_row;

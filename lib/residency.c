@@ -197,6 +197,15 @@ uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
 	       dhs_residency_take(context, s, UINT32_MAX, copy);
 }
 
+/* Pages of history that a session gives where `missing` are wanted. */
+static uint32_t share(const dhs_context *context, const struct dhs_session_state *s,
+                      uint64_t missing)
+{
+	if (context->reclaim == DHS_RECLAIM_WHOLE || s->resident < missing)
+		return s->resident;
+	return (uint32_t)missing;
+}
+
 /* Whether the history of a is taken before that of b. */
 static int comes_first(const dhs_context *context, uint64_t usual,
                        const struct dhs_session_state *a, const struct dhs_session_state *b)
@@ -290,8 +299,10 @@ void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t
 	if (free + later < pages)
 		*taken = dhs_elastic_forecast(context, pages - (free + later), &free, &later);
 	while (free + later < pages && (s = first_of(context, usual, NULL, s))) {
-		*taken += s->resident;
-		*(closed(s) ? &free : &later) += s->resident;
+		uint32_t gives = share(context, s, pages - free - later);
+
+		*taken += gives;
+		*(closed(s) ? &free : &later) += gives;
 	}
 	*draining = pages > free ? (uint32_t)(pages - free) : 0;
 }
@@ -299,18 +310,20 @@ void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
                              struct dhs_work *copy)
 {
-	uint64_t usual = dhs_worth_usual(context);
+	uint64_t usual = dhs_worth_usual(context), have;
 
-	while (in_pool(context, draining, copy) < pages) {
+	while ((have = in_pool(context, draining, copy)) < pages) {
 		struct dhs_session_state *s;
+		uint32_t gives;
 
 		if (dhs_refill_call_off(context, NULL) || dhs_elastic_take_back(context, draining))
 			continue;
 		s = first_of(context, usual, draining ? NULL : closed, NULL);
+		gives = share(context, s, pages - have);
 		dhs_context_log(context, DHS_LOG_INFO,
-		                "session %u gives its %u optional pages back to make room for %u", s->index,
-		                s->resident, pages);
-		dhs_residency_evict(context, s, copy);
+		                "session %u gives %u of its %u pages of history back to make room for %u",
+		                s->index, gives, s->resident, pages);
+		dhs_residency_take(context, s, gives, copy);
 	}
 }
 

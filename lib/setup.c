@@ -63,6 +63,21 @@ int dhs_setup_backend(const char *call, dhs_context_options *o)
 
 /* ---- checks of options ---- */
 
+static int check_reclaim(const char *call, dhs_context_options *o)
+{
+	int rc = dhs_options_check_range(call, "reclaim", o->reclaim, DHS_RECLAIM_DEFAULT,
+	                                 DHS_RECLAIM_PARTIAL);
+
+	if (rc == DHS_OK && o->reclaim != DHS_RECLAIM_DEFAULT && o->policy != DHS_POLICY_ADAPTIVE)
+		rc = dhs_fail(
+			DHS_ERR_UNSUPPORTED,
+			"%s: options->reclaim is DHS_RECLAIM_%s; only policy adaptive takes pages back", call,
+			o->reclaim == DHS_RECLAIM_WHOLE ? "WHOLE" : "PARTIAL");
+	if (o->reclaim == DHS_RECLAIM_DEFAULT)
+		o->reclaim = DHS_RECLAIM_PARTIAL;
+	return rc;
+}
+
 static int check_choices(const char *call, dhs_context_options *o)
 {
 	int rc;
@@ -105,7 +120,7 @@ static int check_choices(const char *call, dhs_context_options *o)
 		rc = dhs_fail(DHS_ERR_UNSUPPORTED,
 		              "%s: options->backup is DHS_BACKUP_%s; only policy adaptive has it", call,
 		              o->backup == DHS_BACKUP_RECLAIM ? "RECLAIM" : "BACKGROUND");
-	return rc;
+	return rc == DHS_OK ? check_reclaim(call, o) : rc;
 }
 
 static int check_max_hot_rows(const char *call, dhs_context_options *o)
@@ -174,6 +189,9 @@ static int check_refill(const char *call, struct dhs_setup *u)
 
 static int check_ticks(const char *call, const dhs_context_options *o)
 {
+	if (o->reserved)
+		return dhs_fail(DHS_ERR_ARGUMENT, "%s: options->reserved is %u; it must be 0", call,
+		                o->reserved);
 	if (!o->tick_us)
 		return DHS_OK;
 	return dhs_options_check_range(call, "tick_us", o->tick_us, LEAST_TICK_US, MOST_TICK_US);

@@ -71,7 +71,7 @@ END_TEST
 START_TEST(test_context_structs)
 {
 	static const struct golden golden[] = {
-		SIZE(dhs_context_options, 136),
+		SIZE(dhs_context_options, 144),
 		AT(dhs_context_options, size, 0),
 		AT(dhs_context_options, flags, 4),
 		AT(dhs_context_options, backend, 8),
@@ -98,6 +98,8 @@ START_TEST(test_context_structs)
 		AT(dhs_context_options, refill_high, 124),
 		AT(dhs_context_options, tick_us, 128),
 		AT(dhs_context_options, max_hot_rows, 132),
+		AT(dhs_context_options, reclaim, 136),
+		AT(dhs_context_options, reserved, 140),
 		SIZE(dhs_required, 72),
 		AT(dhs_required, size, 0),
 		AT(dhs_required, flags, 4),
@@ -308,6 +310,9 @@ START_TEST(test_values)
 		VALUE(DHS_BACKUP_EAGER, 1),
 		VALUE(DHS_BACKUP_RECLAIM, 2),
 		VALUE(DHS_BACKUP_BACKGROUND, 3),
+		VALUE(DHS_RECLAIM_DEFAULT, 0),
+		VALUE(DHS_RECLAIM_WHOLE, 1),
+		VALUE(DHS_RECLAIM_PARTIAL, 2),
 		VALUE(DHS_CONTEXT_TAIL_ROWS, 1),
 		VALUE(DHS_CONTEXT_DEVICE, 2),
 		VALUE(DHS_CONTEXT_POOL_STAGING, 4),

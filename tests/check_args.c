@@ -74,6 +74,11 @@ SPOIL(max_hot_fixed, r->options.policy = DHS_POLICY_FIXED;
       r->options.max_hot_rows = r->options.hot_rows + 1)
 SPOIL(no_history_fixed, r->options.policy = DHS_POLICY_FIXED;
       r->options.flags = DHS_CONTEXT_NO_HISTORY)
+SPOIL(reclaim, r->options.reclaim = 3)
+SPOIL(partial_full, r->options.reclaim = 2; r->options.policy = DHS_POLICY_FULL;
+      r->options.host_rows = 0)
+SPOIL(whole_fixed, r->options.reclaim = 1; r->options.policy = DHS_POLICY_FIXED)
+SPOIL(reserved, r->options.reserved = 1)
 SPOIL(layout, r->options.layout = NULL)
 
 static void spoil_refill_zero(struct rig *r)
@@ -111,7 +116,7 @@ static void spoil_full_no_pages(struct rig *r)
 static const struct spoiled spoiled_options[] = {
 	BAD(size_0, DHS_ERR_ARGUMENT, "size", NULL),
 	BAD(size_4, DHS_ERR_ARGUMENT, "size", NULL),
-	BAD(size_small, DHS_ERR_ARGUMENT, "size", "128"),
+	BAD(size_small, DHS_ERR_ARGUMENT, "size", "144"),
 	BAD(flags, DHS_ERR_ARGUMENT, "flags", NULL),
 	BAD(device, DHS_ERR_ARGUMENT, "device", "DHS_CONTEXT_DEVICE"),
 	BAD(flags_high, DHS_ERR_ARGUMENT, "flags", NULL),
@@ -156,6 +161,10 @@ static const struct spoiled spoiled_options[] = {
 	BAD(max_hot_large, DHS_ERR_ARGUMENT, "max_hot_rows", "32767"),
 	BAD(max_hot_fixed, DHS_ERR_ARGUMENT, "max_hot_rows", NULL),
 	BAD(no_history_fixed, DHS_ERR_UNSUPPORTED, "DHS_CONTEXT_NO_HISTORY", NULL),
+	BAD(reclaim, DHS_ERR_ARGUMENT, "reclaim", "2"),
+	BAD(partial_full, DHS_ERR_UNSUPPORTED, "reclaim", "PARTIAL"),
+	BAD(whole_fixed, DHS_ERR_UNSUPPORTED, "reclaim", "WHOLE"),
+	BAD(reserved, DHS_ERR_ARGUMENT, "reserved", "0"),
 	BAD(layout, DHS_ERR_ARGUMENT, "layout", NULL),
 };
 

@@ -655,10 +655,14 @@ END_TEST
 
 /* ---- who gives way -------------------------------------------------------- */
 
-static void open_three(struct rig *rig, struct history *history, const uint32_t *rows)
+static const uint32_t reclaims[] = { DHS_RECLAIM_WHOLE, DHS_RECLAIM_DEFAULT };
+
+static void open_three(struct rig *rig, struct history *history, const uint32_t *rows,
+                       uint32_t reclaim)
 {
 	rig_default(rig);
 	rig->options.device_pages = 48;
+	rig->options.reclaim = reclaim;
 	rig_open(rig);
 	for (uint32_t i = 0; i < 3; i++) {
 		history_open(rig, &history[i]);
@@ -676,15 +680,18 @@ START_TEST(test_create_takes_most)
 	static const uint32_t rows[] = { 40, 52, 44 }; /* 9, 12, 10 optional pages */
 	struct rig rig;
 	struct history history[4];
+	uint32_t gone;
 
-	open_three(&rig, history, rows);
+	open_three(&rig, history, rows, reclaims[_i]);
 	ck_assert_uint_eq(resident(&rig, &history[1]), 12);
 	ck_assert_uint_lt(rig_stats(&rig).pages_free, REQUIRED);
+	gone = _i == 0 ? 12 : REQUIRED - rig_stats(&rig).pages_free;
 	history_open(&rig, &history[3]);
 	ck_assert_uint_eq(resident(&rig, &history[0]), 9);
-	ck_assert_uint_eq(resident(&rig, &history[1]), 0);
+	ck_assert_uint_eq(resident(&rig, &history[1]), 12 - gone);
 	ck_assert_uint_eq(resident(&rig, &history[2]), 10);
-	ck_assert_uint_eq(rig_stats(&rig).evicted_pages, 12);
+	ck_assert_uint_eq(rig_info(&rig, history[1].id).host_only_rows, gone * 4);
+	ck_assert_uint_eq(rig_stats(&rig).evicted_pages, gone);
 	ck_assert_uint_eq(rig_stats(&rig).refusals, 0);
 	rig_close(&rig);
 }
@@ -695,11 +702,13 @@ START_TEST(test_create_ties)
 	static const uint32_t rows[] = { 40, 44, 44 };
 	struct rig rig;
 	struct history history[4];
+	uint32_t gone;
 
-	open_three(&rig, history, rows);
+	open_three(&rig, history, rows, reclaims[_i]);
 	history_prefill(&rig, &history[0], 4); /* 10 each now */
+	gone = _i == 0 ? 10 : REQUIRED - rig_stats(&rig).pages_free;
 	history_open(&rig, &history[3]);
-	ck_assert_uint_eq(resident(&rig, &history[0]), 0);
+	ck_assert_uint_eq(resident(&rig, &history[0]), 10 - gone);
 	ck_assert_uint_eq(resident(&rig, &history[1]), 10);
 	ck_assert_uint_eq(resident(&rig, &history[2]), 10);
 	rig_close(&rig);
@@ -742,14 +751,15 @@ START_TEST(test_extend_takes)
 
 	rig_default(&rig);
 	rig.options.device_pages = 30;
-	rig.seed = (uint64_t)_i;
+	rig.options.reclaim = reclaims[_i % 2];
+	rig.seed = (uint64_t)_i / 2;
 	rig_open(&rig);
 	history_open(&rig, &history[0]);
 	history_open(&rig, &history[1]);
 	history_prefill(&rig, &history[0], 60);
 	ck_assert_uint_eq(resident(&rig, &history[0]), 14);
 	history_prefill(&rig, &history[1], 50); /* takes the first one's */
-	ck_assert_uint_eq(resident(&rig, &history[0]), 0);
+	ck_assert_uint_eq(resident(&rig, &history[0]), _i % 2 == 0 ? 0 : 10);
 	history_prefill(&rig, &history[1], 70); /* and its own */
 	history_prefill(&rig, &history[1], 70);
 	table_open(&rig, &table, 1, 1, 8);
@@ -802,6 +812,7 @@ START_TEST(test_extend_pending)
 
 	rig_default(&rig);
 	rig.options.device_pages = 34;
+	rig.options.reclaim = reclaims[_i];
 	rig_open(&rig);
 	history_open(&rig, &history[0]);
 	history_open(&rig, &history[1]);
@@ -815,7 +826,7 @@ START_TEST(test_extend_pending)
 	ck_assert_uint_eq(resident(&rig, &history[0]), 14);
 	turn_end(&turn);
 	history_prefill(&rig, &history[1], 80);
-	ck_assert_uint_eq(resident(&rig, &history[0]), 0);
+	ck_assert_uint_eq(resident(&rig, &history[0]), _i == 0 ? 0 : 7);
 	history_verify(&table, &history[0]);
 	history_verify(&table, &history[1]);
 	table_close(&table);
@@ -1368,12 +1379,12 @@ static TCase *room_case(bool in_pool)
 	TCase *room = support_case("room", in_pool);
 
 	tcase_set_timeout(room, support_seconds(30));
-	tcase_add_test(room, test_create_takes_most);
-	tcase_add_test(room, test_create_ties);
+	tcase_add_loop_test(room, test_create_takes_most, 0, 2);
+	tcase_add_loop_test(room, test_create_ties, 0, 2);
 	tcase_add_test(room, test_create_refused);
-	tcase_add_loop_test(room, test_extend_takes, 0, 5);
+	tcase_add_loop_test(room, test_extend_takes, 0, 10);
 	tcase_add_loop_test(room, test_extend_refused, 0, 3);
-	tcase_add_test(room, test_extend_pending);
+	tcase_add_loop_test(room, test_extend_pending, 0, 2);
 	tcase_add_test(room, test_create_draining);
 	tcase_add_loop_test(room, test_host_room, 0, 2);
 	tcase_add_test(room, test_host_draining);

@@ -493,18 +493,26 @@ static uint32_t give_optional(struct model *m, struct model_session *s)
 	return n + take_history(m, s, UINT32_MAX);
 }
 
+/* Pages of history that a session gives where so many are missing. */
+static uint32_t gives(const struct model *m, const struct model_session *s, uint32_t missing)
+{
+	return m->config.whole ? optional_pages(s) : (uint32_t)smaller(optional_pages(s), missing);
+}
+
 /* The cheapest there is, in this order. */
-static void reclaim(struct model *m, int closed, uint64_t usual)
+static void reclaim(struct model *m, int closed, uint64_t usual, uint32_t missing)
 {
 	struct model_session *s;
 
 	if (call_off(m, NULL))
 		return;
 	s = cheapest_elastic(m, closed, NULL);
-	if (s)
+	if (s) {
 		take_elastic(m, s, 1);
-	else
-		give_optional(m, cheapest_of(m, closed ? CLOSED : ANY, usual, NULL));
+		return;
+	}
+	s = cheapest_of(m, closed ? CLOSED : ANY, usual, NULL);
+	take_history(m, s, gives(m, s, missing));
 }
 
 static uint32_t all_optional(const struct model *m, int closed)
@@ -680,10 +688,13 @@ static void foresee(const struct model *m, dhs_admission *a)
 	}
 	memset(gone, 0, m->config.max_sessions);
 	while (now + later < a->pages_needed) {
+		uint32_t pages;
+
 		s = cheapest_of(m, ANY, usual, gone);
+		pages = gives(m, s, a->pages_needed - now - later);
 		gone[s->index] = 1;
-		a->evicted_pages += optional_pages(s);
-		*(model_open(s) ? &later : &now) += optional_pages(s);
+		a->evicted_pages += pages;
+		*(model_open(s) ? &later : &now) += pages;
 	}
 	a->pending_pages = a->pages_needed > now ? a->pages_needed - now : 0;
 	free(gone);
@@ -795,7 +806,7 @@ static void make_room(struct model *m, uint32_t pages)
 	uint64_t usual = usual_misses(m);
 
 	while (m->frees < pages)
-		reclaim(m, 0, usual);
+		reclaim(m, 0, usual, pages - m->frees);
 }
 
 struct model_session *model_create(struct model *m, uint64_t reserve, dhs_session handle)
@@ -897,9 +908,10 @@ unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t row
 static void free_pages(struct model *m, uint32_t pages)
 {
 	uint64_t usual = usual_misses(m);
+	uint32_t have;
 
-	while (pages > count_ready(m->free, m->frees))
-		reclaim(m, 1, usual);
+	while ((have = count_ready(m->free, m->frees)) < pages)
+		reclaim(m, 1, usual, pages - have);
 }
 
 void model_extend(struct model *m, struct model_session *s, uint32_t rows)

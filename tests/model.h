@@ -50,6 +50,7 @@ struct model_config {
 	int behind; /* staging lies behind the pool, and takes none of its pages */
 	uint64_t link_bytes;
 	uint32_t refill_low, refill_high;
+	int whole; /* room is made of whole sessions */
 	uint32_t reserved_pages;
 };
 

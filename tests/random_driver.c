@@ -294,12 +294,12 @@ static void print_round(void)
 	const struct model_config *c = &R->config;
 
 	fprintf(stderr,
-	        "# policy %u%s page_rows %u layers %u groups %u segments %u row %u B hot %u tail %u "
+	        "# policy %u%s%s page_rows %u layers %u groups %u segments %u row %u B hot %u tail %u "
 	        "new %u sessions %u max_rows %u pages %u (%s) host pages %u streams %u device seed "
 	        "%#" PRIx64 "\n",
-	        c->policy, c->eager ? " eager" : " reclaim", c->page_rows, R->shape.layers, c->groups,
-	        R->shape.segments, c->row_bytes, c->hot_rows, c->tail_rows, c->max_new_rows,
-	        c->max_sessions, c->max_rows, c->device_pages,
+	        c->policy, c->eager ? " eager" : " reclaim", c->whole ? " whole" : "", c->page_rows,
+	        R->shape.layers, c->groups, R->shape.segments, c->row_bytes, c->hot_rows, c->tail_rows,
+	        c->max_new_rows, c->max_sessions, c->max_rows, c->device_pages,
 	        c->engine_pool ? "engine's"
 	        : c->behind    ? "library's, staging behind it"
 	                       : "library's",
@@ -1343,6 +1343,7 @@ static void choose_policy(struct model_config *c)
 	c->policy = dice < 58 ? DHS_POLICY_ADAPTIVE : dice < 90 ? DHS_POLICY_FIXED : DHS_POLICY_FULL;
 	c->eager = c->policy != DHS_POLICY_ADAPTIVE || chance(40);
 	c->background = !c->eager && chance(50);
+	c->whole = chance(50);
 	c->engine_pool = chance(45);
 	c->behind = !c->engine_pool && chance(60);
 	c->reserved_pages = c->engine_pool ? 0 : below(4);
@@ -1449,6 +1450,10 @@ static void fill_options(struct round *r, dhs_context_options *o, dhs_layout *la
 		            : !c->eager   ? DHS_BACKUP_RECLAIM
 		            : chance(50)  ? DHS_BACKUP_DEFAULT
 		                          : DHS_BACKUP_EAGER;
+	if (c->policy == DHS_POLICY_ADAPTIVE)
+		o->reclaim = c->whole     ? DHS_RECLAIM_WHOLE
+		             : chance(50) ? DHS_RECLAIM_DEFAULT
+		                          : DHS_RECLAIM_PARTIAL;
 	o->max_sessions = c->max_sessions;
 	o->max_rows = c->max_rows;
 	o->max_new_rows = c->max_new_rows;

@@ -203,6 +203,14 @@ enum {
 };
 
 enum {
+	DHS_RECLAIM_DEFAULT = 0, /* DHS_RECLAIM_PARTIAL */
+	DHS_RECLAIM_WHOLE = 1,   /* room is made of all history of one session after another
+	                            (adaptive only, as is the next) */
+	DHS_RECLAIM_PARTIAL = 2  /* the last of these gives no more than is wanted, its oldest rows
+	                            first */
+};
+
+enum {
 	DHS_CONTEXT_TAIL_ROWS = 1,   /* tail_rows counts though it is 0 */
 	DHS_CONTEXT_DEVICE = 2,      /* device counts, also as 0 */
 	DHS_CONTEXT_POOL_STAGING = 4, /* library-owned pool: staging is made of its pages, as in an
@@ -248,6 +256,8 @@ typedef struct dhs_context_options {
 	uint32_t max_hot_rows;     /* adaptive: hot cache of a session with elastic pages, rounded
 	                              down to whole ones; 0: 2 * hot_rows; hot_rows: no elastic
 	                              pages; to 32,767.  Tables on the device are that large */
+	uint32_t reclaim;          /* DHS_RECLAIM_... */
+	uint32_t reserved;         /* 0 */
 } dhs_context_options;
 
 /* What a context or a batch takes, exactly. */
