@@ -96,6 +96,17 @@ uint32_t dhs_elastic_forecast(const dhs_context *context, uint64_t most, uint64_
 	return pages;
 }
 
+int dhs_elastic_next(const dhs_context *context, struct dhs_after *after)
+{
+	const struct dhs_session_state *s = cheapest(context, 1, NULL);
+
+	if (!s)
+		return 0;
+	*after = s->hot_pages > s->hot_told ? context->pool.page[s->hot[s->hot_pages - 1]].after
+	                                    : (struct dhs_after){ { s->last, NULL } };
+	return 1;
+}
+
 int32_t dhs_elastic_lift(dhs_context *context)
 {
 	struct dhs_session_state *s = cheapest(context, 1, NULL);

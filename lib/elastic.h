@@ -28,6 +28,8 @@ uint32_t dhs_elastic_forecast(const dhs_context *context, uint64_t most, uint64_
                               uint64_t *later);
 /* Takes the elastic page that is worth least for somebody else than the pool; -1: there is none. */
 int32_t dhs_elastic_lift(dhs_context *context);
+/* Whether there is one, and what it will wait for. */
+int dhs_elastic_next(const dhs_context *context, struct dhs_after *after);
 
 /* In a tick: free pages above the low watermark go to sessions to which they are worth more than
  * they are to the history that would come back next (NULL: none would). */

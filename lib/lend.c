@@ -173,17 +173,15 @@ static int take_idle(dhs_context *context, struct taking *t, int draining)
 /* Elastic pages: nothing is to be copied. */
 static int take_elastic(dhs_context *context, struct taking *t)
 {
-	int32_t page;
+	struct dhs_after after;
 
-	while (t->taken < t->count && (page = dhs_elastic_lift(context)) >= 0) {
+	while (t->taken < t->count && dhs_elastic_next(context, &after)) {
 		dhs_fence fence = 0;
-		int rc = fence_of(context, t, &context->pool.page[page].after, &fence);
+		int rc = fence_of(context, t, &after, &fence);
 
-		if (rc) {
-			dhs_pool_release(context, page);
+		if (rc)
 			return rc;
-		}
-		give(context, t, page, fence);
+		give(context, t, dhs_elastic_lift(context), fence);
 	}
 	return DHS_OK;
 }

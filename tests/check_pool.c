@@ -240,6 +240,13 @@ static void load_fill(struct load *l, uint32_t i, uint32_t rows)
 	h->rows = h->settled = rows;
 }
 
+static void load_take_free(struct load *l)
+{
+	while (rig_stats(&l->rig).pages_free)
+		ck_good(dhs_take_pages(l->rig.context, rig_stats(&l->rig).pages_free, l->pages, l->fences,
+		                       &l->taken));
+}
+
 static void load_open(struct load *l, uint64_t seed, int reclaim)
 {
 	memset(l, 0, sizeof(*l));
@@ -252,9 +259,7 @@ static void load_open(struct load *l, uint64_t seed, int reclaim)
 	load_fill(l, 0, 60);
 	load_fill(l, 1, 40);
 	table_open(&l->rig, &l->table, 2, 2, 16);
-	while (rig_stats(&l->rig).pages_free)
-		ck_good(dhs_take_pages(l->rig.context, rig_stats(&l->rig).pages_free, l->pages, l->fences,
-		                       &l->taken));
+	load_take_free(l);
 	ck_assert_uint_eq(rig_info(&l->rig, l->history[0].id).resident_pages, 14);
 	ck_assert_uint_eq(rig_info(&l->rig, l->history[1].id).resident_pages, 9);
 }
@@ -471,6 +476,71 @@ START_TEST(test_take_without_memory)
 	}
 	if (_i % 2) /* else no fence needs memory */
 		ck_assert_uint_gt(refused + fewer, 0);
+}
+END_TEST
+
+/* A session that has elastic pages, of those that an eviction has just freed: each of these
+ * waits for a step and for a copy. */
+static void elastic_open(struct load *l)
+{
+	dhs_fence fence;
+
+	memset(l, 0, sizeof(*l));
+	rig_default(&l->rig);
+	l->rig.seed = 1;
+	l->rig.engine_pool = true;
+	l->rig.options.backup = DHS_BACKUP_RECLAIM;
+	l->rig.options.flags |= DHS_CONTEXT_REFILL; /* no bytes for history, but a tick fills */
+	rig_open(&l->rig);
+	load_fill(l, 0, 60);
+	load_fill(l, 1, 40);
+	table_open(&l->rig, &l->table, 1, 1, 12);
+	ck_good(dhs_session_evict(l->rig.context, l->history[0].id, &fence));
+	for (uint32_t i = 0; i < 40; i++) {
+		int32_t rows[12];
+
+		for (uint32_t k = 0; k < 12; k++)
+			rows[k] = (int32_t)((i + k) % 40);
+		turn_one(&l->table, &l->history[0], 0, 0, rows, 1);
+	}
+	turn_one(&l->table, &l->history[1], 0, 0, NULL, 1);
+	load_take_free(l);
+	ck_good(dhs_session_evict(l->rig.context, l->history[1].id, NULL));
+	ck_good(dhs_context_advance(l->rig.context));
+	load_take_free(l);
+}
+
+/* Lends and takes until no memory is at hand for what a stream's work needs. */
+static void use_up_works(struct load *l)
+{
+	memory_arm(&l->rig.memory, 1, true);
+	for (size_t i = 0; i < l->taken; i++)
+		if (dhs_lend_pages(l->rig.context, &l->pages[i], 1, l->rig.side))
+			break;
+	while (rig_stats(&l->rig).pages_free)
+		if (dhs_take_pages(l->rig.context, 1, l->pages, l->fences, &l->taken))
+			break;
+}
+
+/* Also an elastic page stays where it is if its fence cannot be had. */
+START_TEST(test_take_elastic_without_memory)
+{
+	struct load l;
+	dhs_stats before, after;
+	int rc;
+
+	elastic_open(&l);
+	ck_assert_uint_gt(rig_stats(&l.rig).pages_elastic, 0);
+	use_up_works(&l);
+	before = rig_stats(&l.rig);
+	ck_assert_uint_eq(before.pages_free, 0);
+	rc = dhs_take_pages(l.rig.context, 1, l.pages, l.fences, &l.taken);
+	after = rig_stats(&l.rig);
+	memory_disarm(&l.rig.memory);
+	if (rc)
+		ck_assert_mem_eq(&before, &after, sizeof(before));
+	ck_assert_int_eq(rc, DHS_ERR_HOST_MEMORY);
+	load_close(&l);
 }
 END_TEST
 
@@ -872,6 +942,7 @@ int main(void)
 	tcase_add_loop_test(lend, test_take_draining, 0, 10);
 	tcase_add_loop_test(lend, test_lend_at_once, 0, 30);
 	tcase_add_loop_test(lend, test_take_without_memory, 0, 2);
+	tcase_add_test(lend, test_take_elastic_without_memory);
 	tcase_add_loop_test(lend, test_take_required, 0, 2);
 	tcase_add_loop_test(lend, test_take_then_write, 0, 30);
 	tcase_add_test(lend, test_page_order);
