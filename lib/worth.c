@@ -22,11 +22,11 @@ struct dhs_worth dhs_worth_history(const dhs_context *context, const struct dhs_
                                    uint64_t usual)
 {
 	uint32_t absent = s->first_tail - s->resident;
+	uint64_t pages = absent ? absent : s->first_tail;
 
-	if (!s->first_tail || dhs_session_idle(context, s))
+	if (!pages || dhs_session_idle(context, s))
 		return (struct dhs_worth){ 0, 1 };
-	return absent ? (struct dhs_worth){ s->curve.misses, absent }
-	              : (struct dhs_worth){ usual, s->first_tail };
+	return (struct dhs_worth){ absent ? s->curve.misses : usual, pages * DHS_CURVE_ONE };
 }
 
 uint64_t dhs_worth_usual(const dhs_context *context)

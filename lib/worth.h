@@ -10,7 +10,7 @@
 
 #include "context.h"
 
-/* misses / pages, in units of DHS_CURVE_ONE. */
+/* misses / pages, of one plan.  Both are of any scale: only what they are together counts. */
 struct dhs_worth {
 	uint64_t misses;
 	uint64_t pages;
@@ -33,7 +33,9 @@ uint64_t dhs_worth_usual(const dhs_context *context);
 
 static inline int dhs_worth_less(struct dhs_worth a, struct dhs_worth b)
 {
-	return a.misses * b.pages < b.misses * a.pages;
+	__extension__ typedef unsigned __int128 product;
+
+	return (product)a.misses * b.pages < (product)b.misses * a.pages;
 }
 
 #endif

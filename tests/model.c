@@ -389,7 +389,7 @@ static struct fraction history_worth(const struct model *m, const struct model_s
 	if (idle(m, s) || !s->history)
 		return f;
 	f.up = absent ? s->curve.misses : usual;
-	f.down = absent ? absent : s->history;
+	f.down = 256 * (uint64_t)(absent ? absent : s->history);
 	return f;
 }
 
