@@ -20,6 +20,17 @@ uint32_t dhs_elastic_pages(const dhs_context *context, const struct dhs_session_
 	return s->hot_pages > required ? s->hot_pages - required : 0;
 }
 
+uint32_t dhs_elastic_ready(const dhs_context *context, const struct dhs_session_state *s)
+{
+	uint32_t pages = 0;
+
+	if (dhs_work_open(s->last))
+		return 0;
+	for (uint32_t i = context->world.geometry.hot_pages; i < s->hot_pages; i++)
+		pages += i < s->hot_told || !dhs_after_open(&context->pool.page[s->hot[i]].after, NULL);
+	return pages;
+}
+
 /* The last page of the hot cache is nobody's then. */
 static int32_t lift(dhs_context *context, struct dhs_session_state *s)
 {
@@ -61,7 +72,7 @@ static int comes_first(const dhs_context *context, const struct dhs_session_stat
 }
 
 /* The session that gives elastic pages first, of those that come after `after` (NULL: of all);
- * without `draining`, of those whose pages would not drain. */
+ * without `draining`, of those that have some that do not drain. */
 static struct dhs_session_state *cheapest(const dhs_context *context, int draining,
                                           const struct dhs_session_state *after)
 {
@@ -70,7 +81,8 @@ static struct dhs_session_state *cheapest(const dhs_context *context, int draini
 	for (uint32_t i = 0; context->elastic_pages && i < context->max_sessions; i++) {
 		struct dhs_session_state *s = &context->sessions.session[i];
 
-		if (!s->live || !dhs_elastic_pages(context, s) || (!draining && dhs_work_open(s->last)) ||
+		if (!s->live || !dhs_elastic_pages(context, s) ||
+		    (!draining && !dhs_elastic_ready(context, s)) ||
 		    (after && !comes_first(context, after, s)))
 			continue;
 		if (!best || comes_first(context, s, best))

@@ -14,13 +14,15 @@
 /* Places of a hot cache of so many pages: none, or the required ones and more. */
 uint32_t dhs_elastic_places(const dhs_context *context, uint32_t pages);
 uint32_t dhs_elastic_pages(const dhs_context *context, const struct dhs_session_state *s);
+/* Of these, those that would be free at once if all were taken back. */
+uint32_t dhs_elastic_ready(const dhs_context *context, const struct dhs_session_state *s);
 
 /* The last page of the hot cache goes back to the pool. */
 void dhs_elastic_drop(dhs_context *context, struct dhs_session_state *s);
 /* The same of up to `most` elastic pages; how many. */
 uint32_t dhs_elastic_evict(dhs_context *context, struct dhs_session_state *s, uint32_t most);
-/* The elastic page that is worth least goes back; without `draining`, of those that would not
- * drain.  0 if there is none. */
+/* The elastic page that is worth least goes back; without `draining`, of the sessions that have
+ * some that do not drain.  0 if there is none. */
 int dhs_elastic_take_back(dhs_context *context, int draining);
 /* How many pages the same would give if `most` were taken; adds to *free those that would be free
  * and to *later those that would drain. */

@@ -256,8 +256,12 @@ static uint64_t optional(const dhs_context *context, int draining)
 	for (uint32_t i = 0; i < context->max_sessions; i++) {
 		const struct dhs_session_state *s = &context->sessions.session[i];
 
-		if (s->live && (draining || closed(s)))
+		if (!s->live)
+			continue;
+		if (draining)
 			pages += s->resident + dhs_elastic_pages(context, s);
+		else if (closed(s))
+			pages += s->resident + dhs_elastic_ready(context, s);
 	}
 	return pages;
 }

@@ -433,7 +433,17 @@ static struct model_session *cheapest(const struct model *m, int which)
 	return cheapest_of(m, which, usual_misses(m), NULL);
 }
 
-/* The session whose elastic pages are worth least. */
+/* Those that would be free at once: no open step or extension uses them, or used them before. */
+static uint32_t closed_elastic(const struct model *m, const struct model_session *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = m->hot_pages; i < s->hot_pages && !model_open(s); i++)
+		n += i < s->told || ready(&s->hot_page_readers[i]);
+	return n;
+}
+
+/* The session whose elastic pages are worth least; closed: of those with some to be had at once. */
 static struct model_session *cheapest_elastic(const struct model *m, int closed, const char *gone)
 {
 	struct model_session *best = NULL;
@@ -441,7 +451,7 @@ static struct model_session *cheapest_elastic(const struct model *m, int closed,
 	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
 		struct model_session *s = m->session[i];
 
-		if (!s || (closed && model_open(s)) || !elastic_pages(m, s) || (gone && gone[i]))
+		if (!s || !(closed ? closed_elastic(m, s) : elastic_pages(m, s)) || (gone && gone[i]))
 			continue;
 		if (!best || below(elastic_worth(m, s), elastic_worth(m, best)))
 			best = s;
@@ -519,9 +529,14 @@ static uint32_t all_optional(const struct model *m, int closed)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < m->config.max_sessions; i++)
-		if (m->session[i] && !(closed && model_open(m->session[i])))
-			n += optional_pages(m->session[i]) + elastic_pages(m, m->session[i]);
+	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
+		const struct model_session *s = m->session[i];
+
+		if (s && !closed)
+			n += optional_pages(s) + elastic_pages(m, s);
+		else if (s && !model_open(s))
+			n += optional_pages(s) + closed_elastic(m, s);
+	}
 	return n;
 }
 
