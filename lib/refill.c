@@ -120,6 +120,9 @@ static uint32_t choose(dhs_context *context, struct dhs_work *work)
 		r->filling = 1;
 	if (r->filling)
 		dhs_elastic_grow(context, nearest(context));
+	/* Also where the link has no room: then pages move. */
+	if (r->filling && (!nearest(context) || context->pool.free.count <= r->low))
+		r->filling = 0;
 	while (r->filling && n < most) {
 		uint32_t p;
 

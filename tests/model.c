@@ -1373,6 +1373,8 @@ static void refill(struct model *m, uint64_t most)
 {
 	struct model_session *s = NULL;
 
+	if (!next_session(m) || count_ready(m->free, m->frees) <= m->config.refill_low)
+		m->filling = 0;
 	for (; m->filling && most; most--) {
 		uint32_t p;
 
