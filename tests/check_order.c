@@ -384,6 +384,71 @@ static void take_fences(uint64_t seed, int reclaim)
 	rig_close(&rig);
 }
 
+static void check_scribble_kernel(void *copy)
+{
+	const struct taken *taken = copy;
+
+	for (int32_t row = 0; row < 4; row++)
+		if (!stamp_is(taken->rig, taken->page * 4 + row, UINT32_MAX, 0, 3))
+			rig_wrong(taken->rig, "page %d of the engine was written", taken->page);
+}
+
+/* The engine writes what it takes, behind the fences. */
+static void take_and_scribble(struct rig *rig, struct taken *taken, size_t want)
+{
+	int32_t pages[64];
+	dhs_fence fences[64];
+	size_t count;
+
+	ck_good(dhs_take_pages(rig->context, want, pages, fences, &count));
+	ck_assert_uint_eq(count, want);
+	for (size_t i = 0; i < count; i++) {
+		taken[i] = (struct taken){ rig, pages[i] };
+		ck_good(dhs_fence_wait(rig->context, fences[i], rig->side));
+		rig_launch(rig, rig->side, scribble_kernel, &taken[i], sizeof(taken[i]));
+	}
+}
+
+/* Pages of a session that ticks have brought back, or have copied to the host, and that no
+ * begin has waited for since: their fences cover those copies. */
+static void take_from_ticks(uint64_t seed, int refilled)
+{
+	struct rig rig;
+	struct history history;
+	struct table table;
+	struct taken taken[64];
+	uint32_t resident;
+
+	rig_default(&rig);
+	rig.seed = seed;
+	rig.engine_pool = true;
+	rig.options.backup = refilled ? DHS_BACKUP_EAGER : DHS_BACKUP_BACKGROUND;
+	rig_open(&rig);
+	table_open(&rig, &table, 1, 1, 4);
+	history_open(&rig, &history);
+	history_prefill(&rig, &history, 40);
+	if (refilled)
+		ck_good(dhs_session_evict(rig.context, history.id, NULL));
+	for (int i = 0; i < 3; i++)
+		ck_good(dhs_context_advance(rig.context));
+	resident = rig_info(&rig, history.id).resident_pages;
+	ck_assert_uint_eq(resident, 9);
+	while (rig_stats(&rig).pages_free)
+		take_and_scribble(&rig, taken, rig_stats(&rig).pages_free);
+	take_and_scribble(&rig, taken, resident);
+	history_verify(&table, &history);
+	rig_sync(&rig);
+	for (uint32_t i = 0; i < resident; i++)
+		rig_launch(&rig, rig.stream, check_scribble_kernel, &taken[i], sizeof(taken[i]));
+	rig_close(&rig);
+}
+
+START_TEST(test_take_from_ticks)
+{
+	play(take_from_ticks, _i);
+}
+END_TEST
+
 /* Pages that are lent again and whose fences the engine did not look at: the stream waits. */
 static void lend_at_once(uint64_t seed, int reclaim)
 {
@@ -703,6 +768,7 @@ static void add_cases(Suite *suite, bool in_pool)
 	suite_add_tcase(suite, calls);
 	tcase_add_loop_test(fences, test_evict_fence, 0, COUNT_OF(asks));
 	tcase_add_loop_test(fences, test_take_fences, 0, 2);
+	tcase_add_loop_test(fences, test_take_from_ticks, 0, 2);
 	tcase_add_loop_test(fences, test_lend_at_once, 0, 2);
 	tcase_add_test(fences, test_page_order);
 	suite_add_tcase(suite, fences);
