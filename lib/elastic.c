@@ -6,6 +6,9 @@
 #include "residency.h"
 #include "worth.h"
 
+/* Sessions that get pages of others in a tick. */
+#define MOST_MOVES 8
+
 uint32_t dhs_elastic_places(const dhs_context *context, uint32_t pages)
 {
 	const struct dhs_geometry *g = &context->world.geometry;
@@ -71,10 +74,8 @@ static int comes_first(const dhs_context *context, const struct dhs_session_stat
 	return dhs_worth_less(of_a, of_b) || (!dhs_worth_less(of_b, of_a) && a->index < b->index);
 }
 
-/* The session that gives elastic pages first, of those that come after `after` (NULL: of all);
- * without `draining`, of those that have some that do not drain. */
-static struct dhs_session_state *cheapest(const dhs_context *context, int draining,
-                                          const struct dhs_session_state *after)
+struct dhs_session_state *dhs_elastic_next(const dhs_context *context, int draining,
+                                           const struct dhs_session_state *after)
 {
 	struct dhs_session_state *best = NULL;
 
@@ -91,49 +92,29 @@ static struct dhs_session_state *cheapest(const dhs_context *context, int draini
 	return best;
 }
 
-uint32_t dhs_elastic_forecast(const dhs_context *context, uint64_t most, uint64_t *free,
-                              uint64_t *later)
+int dhs_elastic_first(const dhs_context *context, const struct dhs_session_state *elastic,
+                      const struct dhs_session_state *history, struct dhs_worth usual)
 {
-	const struct dhs_session_state *s = NULL;
-	uint32_t pages = 0;
-
-	while (pages < most && (s = cheapest(context, 1, s)))
-		for (uint32_t i = s->hot_pages; i-- > context->world.geometry.hot_pages && pages < most;
-		     pages++) {
-			int open = i < s->hot_told ? dhs_work_open(s->last)
-			                           : dhs_after_open(&context->pool.page[s->hot[i]].after, NULL);
-
-			*(open ? later : free) += 1;
-		}
-	return pages;
+	return elastic && (!history || !dhs_worth_less(dhs_worth_history(context, history, usual),
+	                                               dhs_worth_elastic(context, elastic)));
 }
 
-int dhs_elastic_next(const dhs_context *context, struct dhs_after *after)
+struct dhs_after dhs_elastic_after(const dhs_context *context, const struct dhs_session_state *s)
 {
-	const struct dhs_session_state *s = cheapest(context, 1, NULL);
-
-	if (!s)
-		return 0;
-	*after = s->hot_pages > s->hot_told ? context->pool.page[s->hot[s->hot_pages - 1]].after
-	                                    : (struct dhs_after){ { s->last, NULL } };
-	return 1;
+	return s->hot_pages > s->hot_told ? context->pool.page[s->hot[s->hot_pages - 1]].after
+	                                  : (struct dhs_after){ { s->last, NULL } };
 }
 
-int32_t dhs_elastic_lift(dhs_context *context)
+int dhs_elastic_drains(const dhs_context *context, const struct dhs_session_state *s, uint32_t i)
 {
-	struct dhs_session_state *s = cheapest(context, 1, NULL);
+	return i < s->hot_told ? dhs_work_open(s->last)
+	                       : dhs_after_open(&context->pool.page[s->hot[i]].after, NULL);
+}
 
-	if (!s)
-		return -1;
+int32_t dhs_elastic_lift(dhs_context *context, struct dhs_session_state *s)
+{
 	context->totals.withdrawn_pages++;
 	return lift(context, s);
-}
-
-int dhs_elastic_take_back(dhs_context *context, int draining)
-{
-	struct dhs_session_state *s = cheapest(context, draining, NULL);
-
-	return s && dhs_elastic_evict(context, s, 1);
 }
 
 /* ---- a tick ---- */
@@ -176,11 +157,17 @@ static struct dhs_session_state *neediest(dhs_context *context)
 	return best;
 }
 
+/* Pages that a session will have count as empty places, so that it is measured with them before
+ * it gets more. */
+static void promise(const dhs_context *context, struct dhs_session_state *s, uint32_t pages)
+{
+	s->curve.empty += pages * context->world.geometry.page_rows;
+}
+
 static void grant(dhs_context *context, struct dhs_session_state *s, uint32_t pages)
 {
 	for (uint32_t i = 0; i < pages; i++)
 		s->hot[s->hot_pages++] = dhs_pool_take_any(context);
-	s->curve.empty += pages * context->world.geometry.page_rows;
 	context->elastic_pages += pages;
 	context->totals.granted_pages += pages;
 }
@@ -195,7 +182,8 @@ static int beats_history(const dhs_context *context, const struct dhs_session_st
                          const struct dhs_session_state *history)
 {
 	return !history ||
-	       dhs_worth_less(dhs_worth_history(context, history, 0), dhs_worth_elastic(context, s));
+	       dhs_worth_less(dhs_worth_history(context, history, (struct dhs_worth){ 0, 1 }),
+	                      dhs_worth_elastic(context, s));
 }
 
 void dhs_elastic_grow(dhs_context *context, const struct dhs_session_state *history)
@@ -203,9 +191,13 @@ void dhs_elastic_grow(dhs_context *context, const struct dhs_session_state *hist
 	struct dhs_session_state *s;
 
 	while (context->pool.free.count > context->refill.low && (s = neediest(context)) &&
-	       beats_history(context, s, history))
-		grant(context, s,
-		      dhs_min_u32(room_of(context, s), context->pool.free.count - context->refill.low));
+	       beats_history(context, s, history)) {
+		uint32_t pages =
+			dhs_min_u32(room_of(context, s), context->pool.free.count - context->refill.low);
+
+		promise(context, s, pages);
+		grant(context, s, pages);
+	}
 }
 
 /* Twice as much to another session, lest pages move to and fro. */
@@ -219,10 +211,10 @@ static int worth_moving(struct dhs_worth from, struct dhs_worth to)
 static uint32_t take_for(dhs_context *context, const struct dhs_session_state *to, uint32_t most,
                          struct dhs_work *copy)
 {
-	struct dhs_session_state *elastic = cheapest(context, 1, NULL);
+	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
 	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
 	struct dhs_worth worth = dhs_worth_elastic(context, to);
-	uint64_t usual = dhs_worth_usual(context);
+	struct dhs_worth usual = dhs_worth_usual(context);
 
 	if (history && worth_moving(dhs_worth_history(context, history, usual), worth))
 		return dhs_residency_take(context, history, most, copy);
@@ -233,12 +225,19 @@ static uint32_t take_for(dhs_context *context, const struct dhs_session_state *t
 
 int dhs_elastic_balance(dhs_context *context, struct dhs_work *copy)
 {
-	struct dhs_session_state *to = neediest(context);
-	uint32_t pages = to ? take_for(context, to, room_of(context, to), copy) : 0;
-	int rc = dhs_residency_copy(context, copy);
+	struct dhs_session_state *to[MOST_MOVES];
+	uint32_t pages[MOST_MOVES], n = 0;
+	int rc;
 
+	for (; n < MOST_MOVES && (to[n] = neediest(context)); n++) {
+		pages[n] = take_for(context, to[n], room_of(context, to[n]), copy);
+		if (!pages[n])
+			break;
+		promise(context, to[n], pages[n]);
+	}
+	rc = dhs_residency_copy(context, copy);
 	/* What was taken is in the pool by now, some of it free, and the rest draining. */
-	if (pages)
-		grant(context, to, pages);
+	for (uint32_t i = 0; i < n; i++)
+		grant(context, to[i], pages[i]);
 	return rc;
 }

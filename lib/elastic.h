@@ -9,7 +9,7 @@
 #ifndef DHS_LIB_ELASTIC_H
 #define DHS_LIB_ELASTIC_H
 
-#include "context.h"
+#include "worth.h"
 
 /* Places of a hot cache of so many pages: none, or the required ones and more. */
 uint32_t dhs_elastic_places(const dhs_context *context, uint32_t pages);
@@ -21,23 +21,27 @@ uint32_t dhs_elastic_ready(const dhs_context *context, const struct dhs_session_
 void dhs_elastic_drop(dhs_context *context, struct dhs_session_state *s);
 /* The same of up to `most` elastic pages; how many. */
 uint32_t dhs_elastic_evict(dhs_context *context, struct dhs_session_state *s, uint32_t most);
-/* The elastic page that is worth least goes back; without `draining`, of the sessions that have
- * some that do not drain.  0 if there is none. */
-int dhs_elastic_take_back(dhs_context *context, int draining);
-/* How many pages the same would give if `most` were taken; adds to *free those that would be free
- * and to *later those that would drain. */
-uint32_t dhs_elastic_forecast(const dhs_context *context, uint64_t most, uint64_t *free,
-                              uint64_t *later);
-/* Takes the elastic page that is worth least for somebody else than the pool; -1: there is none. */
-int32_t dhs_elastic_lift(dhs_context *context);
-/* Whether there is one, and what it will wait for. */
-int dhs_elastic_next(const dhs_context *context, struct dhs_after *after);
+/* The session whose elastic pages are taken back next: to which they are worth least, ties by the
+ * lower index; of those that come after `after` (NULL: of all) and, without `draining`, that
+ * have some that do not drain.  NULL: there is none. */
+struct dhs_session_state *dhs_elastic_next(const dhs_context *context, int draining,
+                                           const struct dhs_session_state *after);
+/* Whether its elastic pages are taken before that history (NULL: there is none); they are, where
+ * both are worth as much. */
+int dhs_elastic_first(const dhs_context *context, const struct dhs_session_state *elastic,
+                      const struct dhs_session_state *history, struct dhs_worth usual);
+/* Takes its last elastic page, which there must be, for somebody else than the pool. */
+int32_t dhs_elastic_lift(dhs_context *context, struct dhs_session_state *s);
+/* What its last elastic page will wait for once it is taken. */
+struct dhs_after dhs_elastic_after(const dhs_context *context, const struct dhs_session_state *s);
+/* Whether page i of its hot cache, an elastic one, would drain. */
+int dhs_elastic_drains(const dhs_context *context, const struct dhs_session_state *s, uint32_t i);
 
 /* In a tick: free pages above the low watermark go to sessions to which they are worth more than
  * they are to the history that would come back next (NULL: none would). */
 void dhs_elastic_grow(dhs_context *context, const struct dhs_session_state *history);
-/* In a tick without such pages: the session to which some are worth most gets a portion of those
- * that are worth least where they are.  Enqueues the copies that `copy` is of. */
+/* In a tick without such pages: the sessions to which some are worth most get a portion each of
+ * those that are worth least where they are.  Enqueues the copies that `copy` is of. */
 int dhs_elastic_balance(dhs_context *context, struct dhs_work *copy);
 
 #endif

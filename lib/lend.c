@@ -170,20 +170,16 @@ static int take_idle(dhs_context *context, struct taking *t, int draining)
 	return rc;
 }
 
-/* Elastic pages: nothing is to be copied. */
-static int take_elastic(dhs_context *context, struct taking *t)
+/* An elastic page: nothing is to be copied. */
+static int take_elastic(dhs_context *context, struct taking *t, struct dhs_session_state *s)
 {
-	struct dhs_after after;
+	struct dhs_after after = dhs_elastic_after(context, s);
+	dhs_fence fence = 0;
+	int rc = fence_of(context, t, &after, &fence);
 
-	while (t->taken < t->count && dhs_elastic_next(context, &after)) {
-		dhs_fence fence = 0;
-		int rc = fence_of(context, t, &after, &fence);
-
-		if (rc)
-			return rc;
-		give(context, t, dhs_elastic_lift(context), fence);
-	}
-	return DHS_OK;
+	if (rc == DHS_OK)
+		give(context, t, dhs_elastic_lift(context, s), fence);
+	return rc;
 }
 
 /* The fence of a page of history that was just taken: behind its last reader and its copy, of
@@ -230,18 +226,29 @@ static int take_history(dhs_context *context, struct taking *t, struct dhs_sessi
 	return rc ? dhs_context_lose(context, "dhs_take_pages", rc) : DHS_OK;
 }
 
+/* What is worth least where it is: an elastic page, or history of a session.  0 if there is
+ * nothing. */
+static int take_cheapest(dhs_context *context, struct taking *t, int *rc)
+{
+	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
+	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
+
+	if (dhs_elastic_first(context, elastic, history, dhs_worth_usual(context)))
+		*rc = take_elastic(context, t, elastic);
+	else if (history)
+		*rc = take_history(context, t, history);
+	return elastic || history;
+}
+
 /* The cheapest first. */
 static int take(dhs_context *context, struct taking *t)
 {
-	struct dhs_session_state *s;
 	int rc = take_idle(context, t, 0);
 
 	if (rc == DHS_OK && t->taken < t->count && dhs_refill_call_off(context, NULL))
 		rc = take_idle(context, t, 0);
-	if (rc == DHS_OK)
-		rc = take_elastic(context, t);
-	while (rc == DHS_OK && t->taken < t->count && (s = dhs_residency_cheapest(context, NULL)))
-		rc = take_history(context, t, s);
+	while (rc == DHS_OK && t->taken < t->count && take_cheapest(context, t, &rc))
+		;
 	if (rc == DHS_OK)
 		rc = take_idle(context, t, 1);
 	dhs_work_unref(context, &t->both);

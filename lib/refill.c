@@ -108,6 +108,19 @@ static uint64_t budget(dhs_context *context)
 	return fetched < r->link_bytes ? (r->link_bytes - fetched) / dhs_page_bytes(context) : 0;
 }
 
+/* Whether there are pages to give out, and *s, who gets the next one. */
+static int still_filling(dhs_context *context, struct dhs_session_state **s)
+{
+	struct dhs_refill *r = &context->refill;
+
+	if (!r->filling)
+		return 0;
+	*s = *s && missing(*s) ? *s : nearest(context);
+	if (!*s || context->pool.free.count <= r->low)
+		r->filling = 0;
+	return r->filling;
+}
+
 /* Gathers copies in context->copy; how many. */
 static uint32_t choose(dhs_context *context, struct dhs_work *work)
 {
@@ -120,17 +133,9 @@ static uint32_t choose(dhs_context *context, struct dhs_work *work)
 		r->filling = 1;
 	if (r->filling)
 		dhs_elastic_grow(context, nearest(context));
-	/* Also where the link has no room: then pages move. */
-	if (r->filling && (!nearest(context) || context->pool.free.count <= r->low))
-		r->filling = 0;
-	while (r->filling && n < most) {
+	while (still_filling(context, &s) && n < most) {
 		uint32_t p;
 
-		s = s && missing(s) ? s : nearest(context);
-		if (!s || context->pool.free.count <= r->low) {
-			r->filling = 0;
-			break;
-		}
 		p = next_page(s);
 		r->coming[r->count] =
 			(struct dhs_coming){ s->index, p, dhs_pool_take(context), r->tick, NULL };

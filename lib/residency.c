@@ -207,7 +207,7 @@ static uint32_t share(const dhs_context *context, const struct dhs_session_state
 }
 
 /* Whether the history of a is taken before that of b. */
-static int comes_first(const dhs_context *context, uint64_t usual,
+static int comes_first(const dhs_context *context, struct dhs_worth usual,
                        const struct dhs_session_state *a, const struct dhs_session_state *b)
 {
 	struct dhs_worth of_a = dhs_worth_history(context, a, usual);
@@ -219,7 +219,7 @@ static int comes_first(const dhs_context *context, uint64_t usual,
 }
 
 /* The first of those that may() allows (NULL: all) and that come after `after` (NULL: all). */
-static struct dhs_session_state *first_of(const dhs_context *context, uint64_t usual,
+static struct dhs_session_state *first_of(const dhs_context *context, struct dhs_worth usual,
                                           int (*may)(const struct dhs_session_state *s),
                                           const struct dhs_session_state *after)
 {
@@ -289,40 +289,79 @@ uint64_t dhs_residency_room(dhs_context *context, uint64_t wanted, int draining)
 	return have < wanted ? have + optional(context, draining) + context->refill.count : have;
 }
 
+/* Where a forecast is: which elastic page would be taken next, and whose history. */
+struct forecast {
+	const struct dhs_session_state *elastic, *history;
+	uint32_t left; /* elastic pages of that session */
+	struct dhs_worth usual;
+	uint64_t free, later; /* pages in the pool: ready, and draining */
+};
+
+static void next_elastic(const dhs_context *context, struct forecast *f)
+{
+	f->elastic = dhs_elastic_next(context, 1, f->elastic);
+	f->left = f->elastic ? dhs_elastic_pages(context, f->elastic) : 0;
+}
+
+/* Takes the cheapest: an elastic page, or a session's history; how many pages. */
+static uint32_t forecast_one(const dhs_context *context, struct forecast *f, uint64_t missing)
+{
+	uint32_t pages = 1;
+
+	if (dhs_elastic_first(context, f->elastic, f->history, f->usual)) {
+		uint32_t at = context->world.geometry.hot_pages + --f->left;
+
+		*(dhs_elastic_drains(context, f->elastic, at) ? &f->later : &f->free) += 1;
+		if (!f->left)
+			next_elastic(context, f);
+		return pages;
+	}
+	pages = f->history ? share(context, f->history, missing) : 0;
+	if (pages) {
+		*(closed(f->history) ? &f->free : &f->later) += pages;
+		f->history = first_of(context, f->usual, NULL, f->history);
+	}
+	return pages;
+}
+
 /* As dhs_residency_make_room with `draining` goes about it. */
 void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *taken,
                             uint32_t *draining)
 {
-	uint64_t free = context->pool.free.count, later = context->pool.draining.count;
-	uint64_t usual = dhs_worth_usual(context);
-	const struct dhs_session_state *s = NULL;
+	struct forecast f = { .usual = dhs_worth_usual(context),
+		                  .free = context->pool.free.count,
+		                  .later = context->pool.draining.count };
+	uint32_t some = 1;
 
 	*taken = 0;
-	if (free + later < pages)
-		free += context->refill.count;
-	if (free + later < pages)
-		*taken = dhs_elastic_forecast(context, pages - (free + later), &free, &later);
-	while (free + later < pages && (s = first_of(context, usual, NULL, s))) {
-		uint32_t gives = share(context, s, pages - free - later);
-
-		*taken += gives;
-		*(closed(s) ? &free : &later) += gives;
+	if (f.free + f.later < pages) {
+		f.free += context->refill.count;
+		f.history = first_of(context, f.usual, NULL, NULL);
+		next_elastic(context, &f);
 	}
-	*draining = pages > free ? (uint32_t)(pages - free) : 0;
+	while (some && f.free + f.later < pages)
+		*taken += some = forecast_one(context, &f, pages - (f.free + f.later));
+	*draining = pages > f.free ? (uint32_t)(pages - f.free) : 0;
 }
 
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
                              struct dhs_work *copy)
 {
-	uint64_t usual = dhs_worth_usual(context), have;
+	struct dhs_worth usual = dhs_worth_usual(context);
+	uint64_t have;
 
 	while ((have = in_pool(context, draining, copy)) < pages) {
-		struct dhs_session_state *s;
+		struct dhs_session_state *s, *elastic;
 		uint32_t gives;
 
-		if (dhs_refill_call_off(context, NULL) || dhs_elastic_take_back(context, draining))
+		if (dhs_refill_call_off(context, NULL))
 			continue;
 		s = first_of(context, usual, draining ? NULL : closed, NULL);
+		elastic = dhs_elastic_next(context, draining, NULL);
+		if (dhs_elastic_first(context, elastic, s, usual)) {
+			dhs_elastic_evict(context, elastic, 1);
+			continue;
+		}
 		gives = share(context, s, pages - have);
 		dhs_context_log(context, DHS_LOG_INFO,
 		                "session %u gives %u of its %u pages of history back to make room for %u",

@@ -61,8 +61,8 @@ uint32_t dhs_residency_optional(const dhs_context *context);
 void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t *taken,
                             uint32_t *draining);
 
-/* Takes pages from sessions, as the context's reclaim tells, until `pages` are in the pool:
- * free ones, or with `draining` those too.  They must be among dhs_residency_room. */
+/* Takes pages back, the cheapest first and as the context's reclaim tells, until `pages` are in the
+ * pool: free ones, or with `draining` those too.  They must be among dhs_residency_room. */
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
                              struct dhs_work *copy);
 

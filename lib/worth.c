@@ -19,27 +19,27 @@ struct dhs_worth dhs_worth_elastic(const dhs_context *context, const struct dhs_
 }
 
 struct dhs_worth dhs_worth_history(const dhs_context *context, const struct dhs_session_state *s,
-                                   uint64_t usual)
+                                   struct dhs_worth usual)
 {
 	uint32_t absent = s->first_tail - s->resident;
-	uint64_t pages = absent ? absent : s->first_tail;
+	uint64_t pages = absent;
 
-	if (!pages || dhs_session_idle(context, s))
+	if (!s->first_tail || dhs_session_idle(context, s))
 		return (struct dhs_worth){ 0, 1 };
-	return (struct dhs_worth){ absent ? s->curve.misses : usual, pages * DHS_CURVE_ONE };
+	return absent ? (struct dhs_worth){ s->curve.misses, pages * DHS_CURVE_ONE } : usual;
 }
 
-uint64_t dhs_worth_usual(const dhs_context *context)
+struct dhs_worth dhs_worth_usual(const dhs_context *context)
 {
-	uint64_t misses = 0, sessions = 0;
+	struct dhs_worth usual = { 0, 0 };
 
 	for (uint32_t i = 0; i < context->max_sessions; i++) {
 		const struct dhs_session_state *s = &context->sessions.session[i];
 
 		if (!s->live || s->suspended || s->first_tail == s->resident || !s->curve.misses)
 			continue;
-		misses += s->curve.misses;
-		sessions++;
+		usual.misses += s->curve.misses;
+		usual.pages += (uint64_t)(s->first_tail - s->resident) * DHS_CURVE_ONE;
 	}
-	return sessions ? misses / sessions : 0;
+	return usual.pages ? usual : (struct dhs_worth){ 0, 1 };
 }

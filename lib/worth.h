@@ -26,10 +26,10 @@ struct dhs_worth dhs_worth_elastic(const dhs_context *context, const struct dhs_
 
 /* A page of its history; `usual` is what dhs_worth_usual tells. */
 struct dhs_worth dhs_worth_history(const dhs_context *context, const struct dhs_session_state *s,
-                                   uint64_t usual);
+                                   struct dhs_worth usual);
 
-/* What a session misses that is not on the device as a whole: the mean. */
-uint64_t dhs_worth_usual(const dhs_context *context);
+/* A page of history, on average of those that are not on the device. */
+struct dhs_worth dhs_worth_usual(const dhs_context *context);
 
 static inline int dhs_worth_less(struct dhs_worth a, struct dhs_worth b)
 {

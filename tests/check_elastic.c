@@ -1022,7 +1022,7 @@ START_TEST(test_no_room)
 	ck_assert_uint_eq(elastic(&d.s, 0), 1);
 	drain_end(&d);
 	ck_good(dhs_session_extend(d.s.rig.context, d.s.history[2].id, rows, d.s.rig.stream, slots));
-	ck_assert_uint_eq(elastic(&d.s, 0), 0);
+	ck_assert_uint_eq(elastic(&d.s, 0), 1); /* the page that drained, or history, is worth less */
 	ck_good(dhs_session_commit(d.s.rig.context, d.s.history[2].id, 0, d.s.rig.stream));
 	drain_close(&d);
 }

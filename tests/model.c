@@ -364,33 +364,33 @@ static struct fraction elastic_worth(const struct model *m, const struct model_s
 	return f;
 }
 
-/* Mean misses of the sessions that are not on the device as a whole, and have missed. */
-static uint64_t usual_misses(const struct model *m)
+/* Misses by absent pages of all sessions that are not on the device as a whole, and have missed. */
+static struct fraction usual_worth(const struct model *m)
 {
-	uint64_t sum = 0, n = 0;
+	struct fraction f = { 0, 0 }, none = { 0, 1 };
 
 	for (uint32_t i = 0; i < m->config.max_sessions; i++) {
 		const struct model_session *s = m->session[i];
 
 		if (!s || s->suspended || optional_pages(s) == s->history || !s->curve.misses)
 			continue;
-		sum += s->curve.misses;
-		n++;
+		f.up += s->curve.misses;
+		f.down += 256 * (uint64_t)(s->history - optional_pages(s));
 	}
-	return n ? sum / n : 0;
+	return f.down ? f : none;
 }
 
 static struct fraction history_worth(const struct model *m, const struct model_session *s,
-                                     uint64_t usual)
+                                     struct fraction usual)
 {
 	struct fraction f = { 0, 1 };
 	uint32_t absent = s->history - optional_pages(s);
 
 	if (idle(m, s) || !s->history)
 		return f;
-	f.up = absent ? s->curve.misses : usual;
-	f.down = 256 * (uint64_t)(absent ? absent : s->history);
-	return f;
+	f.up = s->curve.misses;
+	f.down = 256 * (uint64_t)absent;
+	return absent ? f : usual;
 }
 
 enum { ANY, CLOSED, TO_COPY };
@@ -403,8 +403,8 @@ static int counts(const struct model *m, const struct model_session *s, int whic
 }
 
 /* Whose history is taken first: that which is worth least, then of the most pages. */
-static int history_before(const struct model *m, uint64_t usual, const struct model_session *a,
-                          const struct model_session *b)
+static int history_before(const struct model *m, struct fraction usual,
+                          const struct model_session *a, const struct model_session *b)
 {
 	struct fraction x = history_worth(m, a, usual), y = history_worth(m, b, usual);
 
@@ -413,7 +413,7 @@ static int history_before(const struct model *m, uint64_t usual, const struct mo
 	return optional_pages(a) > optional_pages(b);
 }
 
-static struct model_session *cheapest_of(const struct model *m, int which, uint64_t usual,
+static struct model_session *cheapest_of(const struct model *m, int which, struct fraction usual,
                                          const char *gone)
 {
 	struct model_session *best = NULL;
@@ -430,7 +430,7 @@ static struct model_session *cheapest_of(const struct model *m, int which, uint6
 
 static struct model_session *cheapest(const struct model *m, int which)
 {
-	return cheapest_of(m, which, usual_misses(m), NULL);
+	return cheapest_of(m, which, usual_worth(m), NULL);
 }
 
 /* Those that would be free at once: no open step or extension uses them, or used them before. */
@@ -509,20 +509,27 @@ static uint32_t gives(const struct model *m, const struct model_session *s, uint
 	return m->config.whole ? optional_pages(s) : (uint32_t)smaller(optional_pages(s), missing);
 }
 
-/* The cheapest there is, in this order. */
-static void reclaim(struct model *m, int closed, uint64_t usual, uint32_t missing)
+/* An elastic page, or the history of a session: what is worth less. */
+static int elastic_first(const struct model *m, const struct model_session *elastic,
+                         const struct model_session *history, struct fraction usual)
 {
-	struct model_session *s;
+	return elastic &&
+	       (!history || !below(history_worth(m, history, usual), elastic_worth(m, elastic)));
+}
+
+/* The cheapest there is, what is on its way before all. */
+static void reclaim(struct model *m, int closed, struct fraction usual, uint32_t missing)
+{
+	struct model_session *elastic, *history;
 
 	if (call_off(m, NULL))
 		return;
-	s = cheapest_elastic(m, closed, NULL);
-	if (s) {
-		take_elastic(m, s, 1);
-		return;
-	}
-	s = cheapest_of(m, closed ? CLOSED : ANY, usual, NULL);
-	take_history(m, s, gives(m, s, missing));
+	elastic = cheapest_elastic(m, closed, NULL);
+	history = cheapest_of(m, closed ? CLOSED : ANY, usual, NULL);
+	if (elastic_first(m, elastic, history, usual))
+		take_elastic(m, elastic, 1);
+	else
+		take_history(m, history, gives(m, history, missing));
 }
 
 static uint32_t all_optional(const struct model *m, int closed)
@@ -675,44 +682,41 @@ void model_refused(struct model *m, int code)
 
 /* ---- sessions ----------------------------------------------------------------- */
 
-/* Elastic pages of one session, the last first: some may drain. */
-static void foresee_elastic(const struct model *m, const struct model_session *s, dhs_admission *a,
-                            uint32_t *now, uint32_t *later)
-{
-	for (uint32_t i = s->hot_pages; i-- > m->hot_pages && *now + *later < a->pages_needed;) {
-		int drains = i < s->told ? model_open(s) : !ready(&s->hot_page_readers[i]);
-
-		a->evicted_pages++;
-		++*(drains ? later : now);
-	}
-}
-
 /* Optional pages that a create takes back, and pages that it gets and that drain. */
 static void foresee(const struct model *m, dhs_admission *a)
 {
-	char *gone = calloc(m->config.max_sessions, 1);
-	uint32_t now = a->pages_free, later = a->pages_draining;
-	uint64_t usual = usual_misses(m);
-	struct model_session *s;
+	char *gone = calloc(m->config.max_sessions, 1), *bare = calloc(m->config.max_sessions, 1);
+	uint32_t now = a->pages_free, later = a->pages_draining, left = 0;
+	struct fraction usual = usual_worth(m);
+	struct model_session *elastic = NULL, *history;
 
 	if (now + later < a->pages_needed)
 		now += m->comings;
-	while (now + later < a->pages_needed && (s = cheapest_elastic(m, 0, gone))) {
-		gone[s->index] = 1;
-		foresee_elastic(m, s, a, &now, &later);
-	}
-	memset(gone, 0, m->config.max_sessions);
 	while (now + later < a->pages_needed) {
 		uint32_t pages;
 
-		s = cheapest_of(m, ANY, usual, gone);
-		pages = gives(m, s, a->pages_needed - now - later);
-		gone[s->index] = 1;
+		if (!left && (elastic = cheapest_elastic(m, 0, bare))) {
+			left = elastic_pages(m, elastic);
+			bare[elastic->index] = 1;
+		}
+		history = cheapest_of(m, ANY, usual, gone);
+		if (left && elastic_first(m, elastic, history, usual)) {
+			uint32_t i = m->hot_pages + --left;
+			int drains =
+				i < elastic->told ? model_open(elastic) : !ready(&elastic->hot_page_readers[i]);
+
+			a->evicted_pages++;
+			++*(drains ? &later : &now);
+			continue;
+		}
+		gone[history->index] = 1;
+		pages = gives(m, history, a->pages_needed - now - later);
 		a->evicted_pages += pages;
-		*(model_open(s) ? &later : &now) += pages;
+		*(model_open(history) ? &later : &now) += pages;
 	}
 	a->pending_pages = a->pages_needed > now ? a->pages_needed - now : 0;
 	free(gone);
+	free(bare);
 }
 
 void model_admission(const struct model *m, uint64_t reserve, dhs_admission *a)
@@ -818,7 +822,7 @@ static struct model_session *new_session(struct model *m, uint64_t reserve)
 /* Evicts until so many pages are free or drain. */
 static void make_room(struct model *m, uint32_t pages)
 {
-	uint64_t usual = usual_misses(m);
+	struct fraction usual = usual_worth(m);
 
 	while (m->frees < pages)
 		reclaim(m, 0, usual, pages - m->frees);
@@ -922,7 +926,7 @@ unsigned model_may_extend(struct model *m, struct model_session *s, uint32_t row
 /* Takes pages back until so many are free at once. */
 static void free_pages(struct model *m, uint32_t pages)
 {
-	uint64_t usual = usual_misses(m);
+	struct fraction usual = usual_worth(m);
 	uint32_t have;
 
 	while ((have = count_ready(m->free, m->frees)) < pages)
@@ -1193,8 +1197,8 @@ static int take_last(struct model *m, struct model_session *s, int32_t number,
 	return 1;
 }
 
-/* Free pages first, then those on their way, elastic ones, history of one session after the
- * other, then pages that drain. */
+/* Free pages first, then those on their way, then the cheapest: an elastic page, or history of
+ * one session as far as it goes; then pages that drain. */
 int model_take(struct model *m, const int32_t *pages, size_t count, struct model_step **steps)
 {
 	struct model_session *from = NULL, *elastic;
@@ -1203,11 +1207,15 @@ int model_take(struct model *m, const int32_t *pages, size_t count, struct model
 		struct model_readers *readers = &m->taken[pages[i]];
 
 		from = from && optional_pages(from) ? from : NULL;
+		elastic = NULL;
 		if (!count_ready(m->free, m->frees))
 			call_off(m, NULL);
-		elastic = count_ready(m->free, m->frees) ? NULL : cheapest_elastic(m, 0, NULL);
-		if (!count_ready(m->free, m->frees) && !elastic && !from && adaptive(m))
-			from = cheapest(m, ANY);
+		if (!count_ready(m->free, m->frees) && !from) {
+			elastic = cheapest_elastic(m, 0, NULL);
+			from = adaptive(m) ? cheapest(m, ANY) : NULL;
+			if (elastic_first(m, elastic, from, usual_worth(m)))
+				from = NULL;
+		}
 		if (from && !take_lowest(m, from, pages[i], readers))
 			return 0;
 		if (!from && elastic && !take_last(m, elastic, pages[i], readers))
@@ -1272,7 +1280,6 @@ static void grant(struct model *m, struct model_session *s, uint32_t pages)
 		s->hot_page[s->hot_pages] = new_page(m);
 		put_one(s->hot_page_readers, &s->hot_pages, take_one(m->free, &m->frees));
 	}
-	s->curve.empty += pages * m->config.page_rows;
 	m->stats.granted_pages += pages;
 }
 
@@ -1286,9 +1293,12 @@ static void grow_elastic(struct model *m)
 		uint32_t free = count_ready(m->free, m->frees);
 
 		if (free <= m->config.refill_low ||
-		    (next && !below(history_worth(m, next, 0), elastic_worth(m, s))))
+		    (next &&
+		     !below(history_worth(m, next, (struct fraction){ 0, 1 }), elastic_worth(m, s))))
 			return;
-		grant(m, s, (uint32_t)smaller(portion(m, s), free - m->config.refill_low));
+		free = (uint32_t)smaller(portion(m, s), free - m->config.refill_low);
+		s->curve.empty += free * m->config.page_rows;
+		grant(m, s, free);
 	}
 }
 
@@ -1298,23 +1308,33 @@ static struct fraction twice(struct fraction f)
 	return f;
 }
 
-/* Pages that are worth less than half where they are. */
+/* Pages for one session that are worth less than half where they are. */
+static uint32_t take_for(struct model *m, const struct model_session *to)
+{
+	struct model_session *from = cheapest(m, ANY);
+
+	if (from && below(twice(history_worth(m, from, usual_worth(m))), elastic_worth(m, to)))
+		return take_history(m, from, portion(m, to));
+	from = cheapest_elastic(m, 0, NULL);
+	if (from && from != to && below(twice(elastic_worth(m, from)), elastic_worth(m, to)))
+		return take_elastic(m, from, portion(m, to));
+	return 0;
+}
+
+/* For up to eight sessions, which get them when all are taken. */
 static void balance(struct model *m)
 {
-	struct model_session *to = neediest(m), *from;
-	uint32_t pages = 0;
+	struct model_session *to[8];
+	uint32_t pages[8], n = 0;
 
-	if (!to)
-		return;
-	from = cheapest(m, ANY);
-	if (from && below(twice(history_worth(m, from, usual_misses(m))), elastic_worth(m, to))) {
-		pages = take_history(m, from, portion(m, to));
-	} else {
-		from = cheapest_elastic(m, 0, NULL);
-		if (from && from != to && below(twice(elastic_worth(m, from)), elastic_worth(m, to)))
-			pages = take_elastic(m, from, portion(m, to));
+	for (; n < 8 && (to[n] = neediest(m)); n++) {
+		pages[n] = take_for(m, to[n]);
+		if (!pages[n])
+			break;
+		to[n]->curve.empty += pages[n] * m->config.page_rows;
 	}
-	grant(m, to, pages);
+	for (uint32_t i = 0; i < n; i++)
+		grant(m, to[i], pages[i]);
 }
 
 /* One idle session, if somebody lacks history. */
@@ -1373,16 +1393,14 @@ static void refill(struct model *m, uint64_t most)
 {
 	struct model_session *s = NULL;
 
-	if (!next_session(m) || count_ready(m->free, m->frees) <= m->config.refill_low)
-		m->filling = 0;
-	for (; m->filling && most; most--) {
+	while (m->filling) {
 		uint32_t p;
 
 		s = s && lacks(m, s) ? s : next_session(m);
-		if (!s || count_ready(m->free, m->frees) <= m->config.refill_low) {
+		if (!s || count_ready(m->free, m->frees) <= m->config.refill_low)
 			m->filling = 0;
+		if (!m->filling || !most--)
 			return;
-		}
 		for (p = s->history - 1; s->table[p] || comes(m, s, p); p--)
 			;
 		take_one(m->free, &m->frees);
