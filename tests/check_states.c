@@ -35,7 +35,7 @@
 enum {
 	SESSIONS = 3, /* at most, as of all of these: */
 	PAGE_ROWS = 2,
-	ROWS = 4,
+	ROWS = 5,
 	PAGES = 64,
 	HOST_PAGES = SESSIONS * ROWS,
 	ROW_BYTES = 16,
@@ -56,30 +56,36 @@ struct shape {
 	uint32_t page_rows;
 	uint32_t rows;      /* longest session */
 	uint32_t tail;      /* rows */
+	uint32_t extension; /* rows */
 	uint32_t pages;     /* of the pool, one the engine's and one of staging among them */
 	uint32_t in_flight; /* steps */
 	int whole;          /* no other call between an extension and its commit */
 	uint32_t lends;     /* pages that the engine takes back at most; 0: the pool is not its own */
+	int elastic;        /* a hot cache may have a page more */
 	int only_long;      /* looked at with --long only */
 };
 
 /* With a hot cache of one page a session needs four pages where pages have one row, three where
  * they have two, and one more for a tail of a row.  So three sessions of two rows leave two pages
- * for the six of their history; two sessions of four rows leave two for four, which can be cut. */
-/* name, kind, sessions, page_rows, rows, tail, pages, in_flight, whole, lends, only_long */
+ * for the six of their history; two sessions of four rows leave two for four, which can be cut.
+ * Where there are elastic pages an extension takes pages of the pool, too. */
+/* name, kind, sessions, page_rows, rows, tail, extension, pages, in_flight, whole, lends, elastic,
+ * only_long
+ */
 static const struct shape shapes[] = {
-	{ "eager", EAGER, 3, 1, 2, 0, 16, 1, 1, 0, 0 },
-	{ "reclaim", RECLAIM, 3, 1, 2, 0, 16, 1, 1, 0, 1 },
-	{ "background", BACKGROUND, 3, 1, 2, 0, 16, 1, 1, 0, 1 },
-	{ "fixed", FIXED, 3, 1, 2, 0, 14, 2, 0, 0, 0 },
-	{ "eager, cut", EAGER, 2, 2, 4, 0, 10, 2, 0, 0, 0 },
-	{ "reclaim, cut", RECLAIM, 2, 2, 4, 0, 10, 2, 0, 0, 0 },
-	{ "background, cut", BACKGROUND, 2, 2, 4, 0, 10, 2, 0, 0, 0 },
-	{ "fixed, cut", FIXED, 2, 2, 4, 0, 8, 2, 0, 0, 0 },
-	{ "eager, tail", EAGER, 2, 1, 3, 1, 14, 1, 1, 0, 0 },
-	{ "reclaim, tail", RECLAIM, 2, 1, 3, 1, 14, 1, 1, 0, 0 },
-	{ "eager, lent", EAGER, 2, 1, 2, 0, 12, 1, 1, 2, 0 },
-	{ "reclaim, lent", RECLAIM, 2, 1, 2, 0, 12, 1, 1, 2, 0 },
+	{ "eager", EAGER, 3, 1, 2, 0, 1, 16, 1, 1, 0, 0, 0 },
+	{ "reclaim", RECLAIM, 3, 1, 2, 0, 1, 16, 1, 1, 0, 0, 1 },
+	{ "background", BACKGROUND, 3, 1, 2, 0, 1, 16, 1, 1, 0, 0, 1 },
+	{ "fixed", FIXED, 3, 1, 2, 0, 1, 14, 2, 0, 0, 0, 0 },
+	{ "eager, cut", EAGER, 2, 2, 4, 0, 2, 10, 2, 0, 0, 0, 0 },
+	{ "reclaim, cut", RECLAIM, 2, 2, 4, 0, 2, 10, 1, 0, 0, 0, 0 },
+	{ "background, cut", BACKGROUND, 2, 2, 4, 0, 2, 10, 1, 0, 0, 0, 0 },
+	{ "fixed, cut", FIXED, 2, 2, 4, 0, 2, 8, 2, 0, 0, 0, 0 },
+	{ "eager, tail", EAGER, 2, 1, 3, 1, 1, 14, 1, 1, 0, 0, 0 },
+	{ "reclaim, tail", RECLAIM, 2, 1, 3, 1, 1, 14, 1, 1, 0, 0, 0 },
+	{ "eager, lent", EAGER, 2, 1, 2, 0, 1, 12, 1, 1, 2, 0, 0 },
+	{ "eager, elastic", EAGER, 2, 1, 5, 0, 4, 12, 1, 1, 0, 1, 0 },
+	{ "reclaim, lent", RECLAIM, 2, 1, 2, 0, 1, 12, 1, 1, 2, 0, 0 },
 };
 
 static const struct shape *shape;
@@ -141,12 +147,13 @@ static const struct line {
 	{ TAIL, BACKED, ON(BEGIN) | ON(EXTEND) | ON(COMMIT), 0, EAGER, 0, "ages" },
 	{ TAIL, ONLY, ON(BEGIN) | ON(EXTEND) | ON(COMMIT), 0, RECLAIM | BACKGROUND, 0, "ages" },
 	{ TAIL, HOST, AGING, 0, EVERY, 0, "ages, and is taken" },
-	{ BACKED, HOST, AGING, TAKING, ADAPTIVE, 0, "taken" },
-	{ ONLY, HOST, AGING, TAKING, RECLAIM | BACKGROUND, 0, "taken, copied first" },
+	{ BACKED, HOST, AGING, TAKING | ON(ADVANCE), ADAPTIVE, 0, "taken" },
+	{ ONLY, HOST, AGING, TAKING | ON(ADVANCE), RECLAIM | BACKGROUND, 0, "taken, copied first" },
 	{ ONLY, BACKED, 0, ON(ADVANCE), BACKGROUND, 0, "a tick issues its copy to the host" },
 	{ HOST, COMING, 0, ON(ADVANCE), ADAPTIVE, 0, "a tick issues its copy from the host" },
 	{ COMING, BACKED, 0, ON(ADVANCE), ADAPTIVE, 0, "lands" },
 	{ COMING, HOST, AGING | ON(TRUNCATE), AGING | TAKING, ADAPTIVE, 0, "is called off" },
+	{ COMING, HOST, 0, ON(ADVANCE), 0, 0, "lands, and is taken" },
 	{ BACKED, TAIL, ON(TRUNCATE), 0, ADAPTIVE, 1, "a truncate into history" },
 	{ ONLY, TAIL, ON(TRUNCATE), 0, RECLAIM | BACKGROUND, 1, "a truncate into history" },
 	{ HOST, TAIL, ON(BEGIN) | ON(EXTEND) | ON(RESUME), 0, EVERY, 1, "its kept rows are reloaded" },
@@ -344,9 +351,9 @@ static struct dhs_session_state *session(uint32_t i)
 	return &C->sessions.session[i];
 }
 
-static uint32_t hot_pages(const struct dhs_session_state *s)
+static uint32_t elastic_pages(const struct dhs_session_state *s)
 {
-	return s->suspended ? 0 : C->world.geometry.hot_pages;
+	return s->suspended ? 0 : s->hot_pages - C->world.geometry.hot_pages;
 }
 
 /* Rows of a page of history that have a host copy, or one on its way there. */
@@ -429,7 +436,9 @@ static void put_session(struct canon *c, const struct dhs_session_state *s)
 	put(c, s->spares);
 	for (uint32_t i = 0; i < s->spares; i++)
 		put(c, after_id(&C->pool.page[s->spare[i]].after));
-	for (uint32_t i = 0; s->fresh && i < hot_pages(s); i++)
+	put(c, s->hot_pages);
+	put(c, s->hot_told);
+	for (uint32_t i = s->hot_told; i < s->hot_pages; i++)
 		put(c, after_id(&C->pool.page[s->hot[i]].after));
 }
 
@@ -537,7 +546,7 @@ static void own_session(struct owners *o, const struct dhs_session_state *s)
 			own(o, s->page[p], "in a table", DHS_PAGE_OWNED);
 	for (uint32_t i = 0; i < s->spares; i++)
 		own(o, s->spare[i], "a spare", DHS_PAGE_OWNED);
-	for (uint32_t i = 0; i < hot_pages(s); i++)
+	for (uint32_t i = 0; i < s->hot_pages; i++)
 		own(o, s->hot[i], "hot", DHS_PAGE_OWNED);
 }
 
@@ -646,7 +655,8 @@ static void check_session(const struct dhs_session_state *s)
 
 static void check_gauges(void)
 {
-	uint32_t sessions = 0, suspended = 0, resident = 0, required = 0, coming = 0, only = 0;
+	uint32_t sessions = 0, suspended = 0, resident = 0, required = 0, coming = 0, only = 0,
+			 elastic = 0;
 	dhs_stats stats = DHS_INIT(dhs_stats);
 
 	for (uint32_t i = 0; i < shape->sessions; i++) {
@@ -656,7 +666,8 @@ static void check_gauges(void)
 			continue;
 		check_session(s);
 		sessions++;
-		required += hot_pages(s) + s->keep;
+		required += s->hot_pages - elastic_pages(s) + s->keep;
+		elastic += elastic_pages(s);
 		suspended += s->suspended;
 		resident += s->resident + s->coming + s->spares + s->tail_used - s->keep;
 		coming += s->coming;
@@ -666,7 +677,7 @@ static void check_gauges(void)
 	CHECK(stats.sessions == sessions && stats.sessions_suspended == suspended &&
 	          stats.pages_required == required && stats.pages_resident == resident &&
 	          stats.pages_coming == coming && stats.pages_unbacked == only &&
-	          stats.pages_staging == G->batch->pool_pages &&
+	          stats.pages_elastic == elastic && stats.pages_staging == G->batch->pool_pages &&
 	          stats.pages_free == C->pool.free.count && stats.pages_reserved == C->pool.engine &&
 	          stats.pages_draining == C->pool.draining.count,
 	      "the statistics have %u sessions, %u required, %u resident, %u coming, %u unbacked",
@@ -684,7 +695,7 @@ static uint64_t pages_of(const struct dhs_session_state *s)
 	for (uint32_t p = 0; p < s->extent; p++)
 		if (s->page[p] >= 0)
 			pages |= UINT64_C(1) << s->page[p];
-	for (uint32_t i = 0; i < hot_pages(s); i++)
+	for (uint32_t i = 0; i < s->hot_pages; i++)
 		pages |= UINT64_C(1) << s->hot[i];
 	return pages;
 }
@@ -792,7 +803,7 @@ struct rows {
 	const struct dhs_geometry *geometry;
 	const int32_t *slots;
 	uint32_t count;
-	uint32_t stamp[SESSIONS * PAGE_ROWS];
+	uint32_t stamp[ROWS];
 };
 
 static void write_rows(void *copy)
@@ -825,7 +836,7 @@ static uint32_t draining_of(const struct dhs_session_state *s)
 {
 	uint32_t pages = 0;
 
-	for (uint32_t i = 0; i < hot_pages(s); i++)
+	for (uint32_t i = 0; i < s->hot_pages; i++)
 		pages += after_id(&C->pool.page[s->hot[i]].after) != 0;
 	for (uint32_t i = 0; i < s->spares; i++)
 		pages += after_id(&C->pool.page[s->spare[i]].after) != 0;
@@ -835,7 +846,7 @@ static uint32_t draining_of(const struct dhs_session_state *s)
 /* What creation does is what admission told just before. */
 static int create(void)
 {
-	uint64_t evicted = C->totals.evicted_pages;
+	uint64_t taken = C->totals.evicted_pages + C->totals.withdrawn_pages;
 	dhs_admission told = DHS_INIT(dhs_admission);
 	uint32_t i, draining;
 	dhs_session made;
@@ -849,24 +860,24 @@ static int create(void)
 		return rc;
 	i = (uint32_t)(made & 0xffff);
 	G->player[i].session = made;
-	evicted = C->totals.evicted_pages - evicted;
+	taken = C->totals.evicted_pages + C->totals.withdrawn_pages - taken;
 	draining = draining_of(session(i));
-	CHECK(told.evicted_pages == evicted && told.pending_pages == draining,
-	      "admission told %u evicted and %u draining pages; there were %" PRIu64 " and %u",
-	      told.evicted_pages, told.pending_pages, evicted, draining);
+	CHECK(told.evicted_pages == taken && told.pending_pages == draining,
+	      "admission told %u optional and %u draining pages; there were %" PRIu64 " and %u",
+	      told.evicted_pages, told.pending_pages, taken, draining);
 	return DHS_OK;
 }
 
 static int extend(uint32_t i)
 {
-	struct rows rows = { .geometry = &C->world.geometry, .count = shape->page_rows };
-	int32_t *slots = new_slots(PAGE_ROWS);
-	int rc = dhs_session_extend(C, G->player[i].session, shape->page_rows, G->stream, slots);
+	struct rows rows = { .geometry = &C->world.geometry, .count = shape->extension };
+	int32_t *slots = new_slots(ROWS);
+	int rc = dhs_session_extend(C, G->player[i].session, shape->extension, G->stream, slots);
 
 	if (rc)
 		return rc;
 	rows.slots = slots;
-	for (uint32_t r = 0; r < shape->page_rows; r++)
+	for (uint32_t r = 0; r < shape->extension; r++)
 		rows.stamp[r] = new_stamp(i, session(i)->settled + r);
 	must(dhs_host_launch(G->stream, write_rows, &rows, sizeof(rows)));
 	return DHS_OK;
@@ -959,10 +970,22 @@ static int shorten(uint32_t i, const struct event *e)
 	return DHS_OK;
 }
 
+/* As if each session had missed and hit so much, always: what elastic pages are worth. */
+static void set_curves(void)
+{
+	static const uint32_t hits[SESSIONS] = { 4, 12, 40 };
+
+	for (uint32_t i = 0; i < shape->sessions; i++)
+		session(i)->curve =
+			(struct dhs_curve){ .misses = 1, .edge_places = 1, .edge_hits = hits[i] };
+}
+
 static int apply(const struct event *e)
 {
 	uint32_t i = (uint32_t)__builtin_ctz(e->sessions | 1u << SESSIONS);
 
+	if (shape->elastic)
+		set_curves();
 	switch (e->call) {
 	case CREATE:
 		return create();
@@ -1010,7 +1033,7 @@ static void choices_of(struct choices *c, uint32_t i, int extending)
 	choice(c, s->suspended ? RESUME : SUSPEND, 1u << i, 0);
 	if (s->extension)
 		choice(c, COMMIT, 1u << i, 0);
-	else if (!extending && !s->suspended && s->settled + shape->page_rows <= shape->rows)
+	else if (!extending && !s->suspended && s->settled + shape->extension <= shape->rows)
 		choice(c, EXTEND, 1u << i, 0);
 	if (C->policy == DHS_POLICY_ADAPTIVE)
 		choice(c, EVICT, 1u << i, 0);
@@ -1219,6 +1242,7 @@ static void open_context(const dhs_allocator *allocator)
 	options.max_new_rows = 1;
 	options.tail_rows = shape->tail;
 	options.hot_rows = shape->page_rows;
+	options.max_hot_rows = (1 + (uint32_t)shape->elastic) * shape->page_rows;
 	if (shape->lends)
 		options.pool = &pool;
 	options.flags |= shape->lends ? 0 : DHS_CONTEXT_POOL_STAGING;
@@ -1318,10 +1342,11 @@ static void explore(uint64_t most)
 	free(found.table);
 }
 
-static void too_long(int number)
+static void caught(int number)
 {
-	(void)number;
-	fail("the call does not return");
+	if (number == SIGALRM)
+		fail("the call does not return");
+	fail("signal %d", number);
 }
 
 static void usage(void)
@@ -1352,7 +1377,8 @@ int main(int argc, char **argv)
 		else
 			usage();
 	}
-	signal(SIGALRM, too_long);
+	signal(SIGALRM, caught);
+	signal(SIGSEGV, caught);
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
 		shape = &shapes[i];
 		if (only ? !strcmp(only, shape->name) : longer || !shape->only_long)
