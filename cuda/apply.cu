@@ -67,8 +67,7 @@ __device__ void apply_patch(const dhs_world &world, dhs_counts *counts, const dh
 		count_warmed(counts, &t.warmed[p.index]);
 }
 
-__device__ void take_entries(const dhs_world &world, dhs_batch_state *batch,
-                             const dhs_upload &upload)
+__device__ void take_entries(dhs_batch_state *batch, const dhs_upload &upload)
 {
 	for (uint32_t i = threadIdx.x; i < batch->max_sessions; i += threads) {
 		if (i < upload.count)
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(threads)
                  const __grid_constant__ dhs_upload upload)
 {
 	if (blockIdx.x == 0) {
-		take_entries(world, batch, upload);
+		take_entries(batch, upload);
 	} else {
 		dhs_patch p = upload.patch[blockIdx.x - 1];
 

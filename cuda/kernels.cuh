@@ -15,6 +15,11 @@ extern "C" {
 #include "cuda.h"
 }
 
+/* Shared memory of the size that the launch says; tests have another way to declare it. */
+#ifndef DHS_DYNAMIC_SHARED
+#define DHS_DYNAMIC_SHARED(type, name) extern __shared__ type name[]
+#endif
+
 namespace dhs
 {
 constexpr unsigned warp_size = 32;

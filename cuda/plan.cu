@@ -153,15 +153,15 @@ __device__ int32_t staging_slot(const planned &p, uint32_t buffer, uint32_t i)
 
 template <unsigned threads, unsigned items> class planner
 {
-	using scan = dhs::plan_scan<threads>;
+	using block_scan = dhs::plan_scan<threads>;
 	using warp_sum = cub::WarpReduce<uint32_t>;
 
   public:
-	using places = dhs::places<threads, items>;
+	using hot_places = dhs::places<threads, items>;
 
 	struct shared {
-		typename places::shared places;
-		typename scan::TempStorage scan;
+		typename hot_places::shared places;
+		typename block_scan::TempStorage scan;
 		typename warp_sum::TempStorage sum[threads / warp_size];
 		uint32_t page_hits, bad, hot_rows, missing;
 		uint32_t empty; /* places, if it is measured */
@@ -339,7 +339,7 @@ template <unsigned threads, unsigned items> class planner
 
 		for (uint32_t w = from; w < to; w++)
 			n += __popc(p.bits[w]);
-		scan(s.scan).ExclusiveSum(n, below, all);
+		block_scan(s.scan).ExclusiveSum(n, below, all);
 		for (uint32_t w = from; w < to; w++) {
 			p.before[w] = uint16_t(below);
 			below += __popc(p.bits[w]);
@@ -375,7 +375,8 @@ template <unsigned threads, unsigned items> class planner
 
 	/* Answers the rows of the window that the hot cache holds; returns how many rows are
 	 * wanted, and adds to *hot_rows. */
-	__device__ uint32_t find_window(places &hot, uint32_t from, bool measured, uint32_t *hot_rows)
+	__device__ uint32_t find_window(hot_places &hot, uint32_t from, bool measured,
+	                                uint32_t *hot_rows)
 	{
 		uint32_t wanted = rank_window();
 
@@ -397,7 +398,7 @@ template <unsigned threads, unsigned items> class planner
 	 * places that misses take are chosen when all that the hot cache holds is found. */
 	__device__ uint32_t place_rows()
 	{
-		places hot(s.places, p.hot);
+		hot_places hot(s.places, p.hot);
 		uint32_t wanted = 0, all_wanted = 0, hot_rows = 0, missing = 0;
 		uint32_t misses = 0, taken = 0, rank = 0;
 		bool several = p.rows > p.window();
@@ -435,7 +436,7 @@ template <unsigned threads, unsigned items> class planner
 
 	/* Room on the list is asked for as soon as it is known how much, and looked at when it
 	 * is needed. */
-	__device__ uint32_t take_places(places &hot, uint32_t misses)
+	__device__ uint32_t take_places(hot_places &hot, uint32_t misses)
 	{
 		uint32_t first, taken;
 
@@ -636,9 +637,9 @@ __global__ void __launch_bounds__(threads)
                 const __grid_constant__ dhs_selection selection,
                 const __grid_constant__ divisor page_rows)
 {
-	using planner = planner<threads, items>;
-	extern __shared__ int32_t dynamic[];
-	__shared__ typename planner::shared s;
+	using block_planner = planner<threads, items>;
+	DHS_DYNAMIC_SHARED(int32_t, dynamic);
+	__shared__ typename block_planner::shared s;
 	const dhs_geometry &g = world.geometry;
 	uint32_t e = blockIdx.x, all = selection.queries * selection.top_k, misses = 0, queries, used;
 	uint32_t came = 0;
@@ -653,14 +654,14 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll 1
 	for (uint32_t w = threadIdx.x; w < size.words; w += threads)
 		bits[w] = 0;
-	planner::places::clear_bins(s.places);
+	block_planner::hot_places::clear_bins(s.places);
 	if (threadIdx.x == 0)
 		s.page_hits = s.bad = s.hot_rows = s.missing = s.empty = 0;
 	if (threadIdx.x < DHS_AGE_BINS)
 		s.age_places[threadIdx.x] = s.age_hits[threadIdx.x] = 0;
 	dhs::wait_for_previous();
 	dhs::let_next_start();
-	first = planner::read(selected, 0, all);
+	first = block_planner::read(selected, 0, all);
 	entry = entry_of(batch, e);
 	queries = queries_of(batch, e, entry, selection.queries);
 	used = queries * selection.top_k;
@@ -699,7 +700,7 @@ __global__ void __launch_bounds__(threads)
 			size.words,
 		};
 
-		misses = planner(s, p).plan(selected, first);
+		misses = block_planner(s, p).plan(selected, first);
 	}
 	pad<threads>(slots + used, all - used, batch->read_pad);
 	if (batch->phase != DHS_BATCH_BEGUN) {

@@ -52,13 +52,13 @@ __device__ inline uint32_t before_warp(typename plan_scan<threads>::TempStorage 
  * lane l places l, l + 32, ... of them. */
 template <unsigned threads, unsigned items> class places
 {
-	using scan = plan_scan<threads>;
+	using block_scan = plan_scan<threads>;
 	static constexpr uint32_t digit_bits = 10, bins = 1 << digit_bits;
 	static constexpr int top = 3 * digit_bits; /* where the highest digit of an age begins */
 
   public:
 	struct shared {
-		typename scan::TempStorage scan;
+		typename block_scan::TempStorage scan;
 		uint32_t bin[bins];
 		uint32_t found, rest, empty, taken;
 	};
@@ -209,7 +209,7 @@ template <unsigned threads, unsigned items> class places
 #pragma unroll
 		for (uint32_t i = 0; i < each; i++)
 			n[i] = s.bin[threadIdx.x * each + i];
-		scan(s.scan).ExclusiveSum(n, before, all);
+		block_scan(s.scan).ExclusiveSum(n, before, all);
 #pragma unroll
 		for (uint32_t i = 0; i < each; i++)
 			if (before[i] < count && count <= before[i] + n[i]) {
