@@ -2,7 +2,7 @@
 /* Copyright The libdhisparse authors */
 
 /*
- * Whether room is better made of whole sessions or of no more pages than are wanted: sessions
+ * What spare pages save, by the forms that they may have and by how they are taken back: sessions
  * come, decode and go in the library on the host backend, more at some times than at others,
  * with selections as classes.c makes them up, of histories and top_k a sixteenth as long.
  * Counts are the same on any device and in any run.  Prints markdown tables; docs/reclaim.md has
@@ -48,10 +48,27 @@ struct load {
 
 static uint32_t steps = 4800;
 
+/* What spare pages may be, and how they are taken back. */
+struct variant {
+	const char *name;
+	uint32_t policy, flags;
+	uint32_t most_hot; /* max_hot_rows in hot_rows */
+	uint32_t reclaim;
+};
+
+static const struct variant variants[] = {
+	{ "none: fixed", DHS_POLICY_FIXED, 0, 1, 0 },
+	{ "history", DHS_POLICY_ADAPTIVE, 0, 1, DHS_RECLAIM_PARTIAL },
+	{ "hot caches, 4 x", DHS_POLICY_ADAPTIVE, DHS_CONTEXT_NO_HISTORY, 4, DHS_RECLAIM_PARTIAL },
+	{ "both, 2 x", DHS_POLICY_ADAPTIVE, 0, 2, DHS_RECLAIM_PARTIAL },
+	{ "both, 4 x", DHS_POLICY_ADAPTIVE, 0, 4, DHS_RECLAIM_PARTIAL },
+	{ "both, 4 x, whole", DHS_POLICY_ADAPTIVE, 0, 4, DHS_RECLAIM_WHOLE },
+};
+
 struct pressure {
 	uint32_t percent;    /* sessions, of those that fit whole */
 	uint32_t tick_pages; /* link_bytes */
-	uint32_t reclaim;
+	const struct variant *variant;
 };
 
 static void must(int rc)
@@ -102,6 +119,7 @@ static uint32_t whole_pages(const struct locality *l, uint32_t required)
 static void open_load(struct load *l, const struct locality *locality, const struct pressure *p)
 {
 	const dhs_segment segment = { .bytes = ROW_BYTES };
+	const struct variant *v = p->variant;
 	dhs_layout layout = DHS_INIT(dhs_layout);
 	dhs_context_options o = DHS_INIT(dhs_context_options);
 	dhs_batch_options b = DHS_INIT(dhs_batch_options);
@@ -118,9 +136,11 @@ static void open_load(struct load *l, const struct locality *locality, const str
 	o.hot_rows = 2 * locality->top_k;
 	o.layout = &layout;
 	o.host_rows = (uint64_t)MOST_SESSIONS * o.max_rows;
-	o.flags = DHS_CONTEXT_REFILL;
+	o.policy = v->policy;
+	o.flags = DHS_CONTEXT_REFILL | v->flags;
+	o.max_hot_rows = v->most_hot * o.hot_rows;
 	o.link_bytes = p->tick_pages * PAGE_BYTES;
-	o.reclaim = p->reclaim;
+	o.reclaim = v->reclaim;
 	must(dhs_context_required(&o, &required));
 	o.refill_low = required.session_pages;
 	o.refill_high = 2 * required.session_pages;
@@ -230,8 +250,7 @@ static void measure(const struct locality *locality, const struct trace *traces,
 	play(&l, WHOLE * p->percent / 100);
 	must(dhs_context_stats(l.context, &s));
 	printf("| %.1f | %s | %.2f | %.0f | %.0f | %.0f | %.1f | %.1f |\n", p->percent / 100.0,
-	       p->reclaim == DHS_RECLAIM_WHOLE ? "whole" : "partial",
-	       100.0 * (double)s.misses / ((double)l.session_steps * l.top_k),
+	       p->variant->name, 100.0 * (double)s.misses / ((double)l.session_steps * l.top_k),
 	       (double)s.fetched_bytes / steps, (double)s.refill_bytes / steps,
 	       (double)s.evicted_pages / (double)l.arrivals,
 	       100.0 * (double)l.whole_session_steps / (double)l.session_steps,
@@ -256,14 +275,15 @@ static void print_load(const char *one, const char *other, uint32_t tick_pages)
 	struct locality locality = class_of(one), second = class_of(other);
 	struct trace *traces = make_traces(&locality, &second);
 
-	printf("### %s%s%s, %u pages a tick\n\n"
-	       "| sessions, of those that fit whole | reclaim | misses, %% of entries | fetched, B a "
-	       "step | refill, B a step | evicted pages a session | session-steps whole, %% | steps "
-	       "whole, %% |\n| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-	       one, strcmp(one, other) ? " and " : "", strcmp(one, other) ? other : "", tick_pages);
+	printf(
+		"### %s%s%s, %u pages a tick\n\n"
+		"| sessions, of those that fit whole | spare pages | misses, %% of entries | fetched, B a "
+		"step | refill, B a step | evicted pages a session | session-steps whole, %% | steps "
+		"whole, %% |\n| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+		one, strcmp(one, other) ? " and " : "", strcmp(one, other) ? other : "", tick_pages);
 	for (size_t i = 0; i < sizeof(percents) / sizeof(*percents); i++)
-		for (uint32_t r = DHS_RECLAIM_WHOLE; r <= DHS_RECLAIM_PARTIAL; r++)
-			measure(&locality, traces, &(struct pressure){ percents[i], tick_pages, r });
+		for (size_t v = 0; v < sizeof(variants) / sizeof(*variants); v++)
+			measure(&locality, traces, &(struct pressure){ percents[i], tick_pages, &variants[v] });
 	printf("\n");
 	for (uint32_t i = 0; i < TRACES; i++)
 		trace_free(&traces[i]);
@@ -273,16 +293,13 @@ static void print_load(const char *one, const char *other, uint32_t tick_pages)
 /* reclaim [STEPS] */
 int main(int argc, char **argv)
 {
-	static const uint32_t tick_pages[] = { 4, 40 };
-
 	if (argc > 1)
 		steps = (uint32_t)strtoul(argv[1], NULL, 10);
 	if (argc > 2 || !steps || steps > 1000000)
 		bench_die("usage: reclaim [STEPS], 1 to 1000000");
-	for (size_t i = 0; i < sizeof(tick_pages) / sizeof(*tick_pages); i++) {
-		print_load("middle", "middle", tick_pages[i]);
-		print_load("curve, drifting", "curve, drifting", tick_pages[i]);
-		print_load("middle", "first", tick_pages[i]);
-	}
+	print_load("middle", "middle", 4);
+	print_load("middle", "middle", 40);
+	print_load("curve, drifting", "curve, drifting", 4);
+	print_load("middle", "first", 4);
 	return 0;
 }

@@ -181,9 +181,10 @@ static uint32_t room_of(const dhs_context *context, const struct dhs_session_sta
 static int beats_history(const dhs_context *context, const struct dhs_session_state *s,
                          const struct dhs_session_state *history)
 {
-	return !history ||
-	       dhs_worth_less(dhs_worth_history(context, history, (struct dhs_worth){ 0, 1 }),
-	                      dhs_worth_elastic(context, s));
+	struct dhs_worth usual = dhs_worth_usual(context);
+
+	return !history || dhs_worth_less(dhs_worth_history(context, history, usual),
+	                                  dhs_worth_elastic(context, s));
 }
 
 void dhs_elastic_grow(dhs_context *context, const struct dhs_session_state *history)

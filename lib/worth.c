@@ -21,12 +21,7 @@ struct dhs_worth dhs_worth_elastic(const dhs_context *context, const struct dhs_
 struct dhs_worth dhs_worth_history(const dhs_context *context, const struct dhs_session_state *s,
                                    struct dhs_worth usual)
 {
-	uint32_t absent = s->first_tail - s->resident;
-	uint64_t pages = absent;
-
-	if (!s->first_tail || dhs_session_idle(context, s))
-		return (struct dhs_worth){ 0, 1 };
-	return absent ? (struct dhs_worth){ s->curve.misses, pages * DHS_CURVE_ONE } : usual;
+	return dhs_session_idle(context, s) ? (struct dhs_worth){ 0, 1 } : usual;
 }
 
 struct dhs_worth dhs_worth_usual(const dhs_context *context)

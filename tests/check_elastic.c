@@ -531,15 +531,40 @@ END_TEST
 
 /* ---- or history ------------------------------------------------------------ */
 
-/* A session that lacks a page of its history and has missed four rows in one plan: half a
- * miss is what the page is worth. */
+/* A session that lacks four pages of its history and misses eight rows in each plan.  With the
+ * nine that the other lacks, which has missed eight once, a page is worth 0.56 misses a plan. */
 static void enter_short(struct scene *s, uint32_t i)
 {
 	history_open(&s->rig, &s->history[i]);
-	history_prefill(&s->rig, &s->history[i], 8);
+	history_prefill(&s->rig, &s->history[i], 20);
 	ck_good(dhs_session_evict(s->rig.context, s->history[i].id, NULL));
-	looks(s, i, 0, 4, 0);
+	for (uint32_t n = 0; n < 12; n++)
+		looks(s, i, n % 2 * 8, 8, 0);
 }
+
+/* History of an idle session goes before any other; without one the most of it does. */
+START_TEST(test_idle_gives_first)
+{
+	struct scene s;
+	dhs_session fifth;
+
+	scene_default(&s);
+	s.rig.options.max_sessions = 5;
+	scene_open(&s);
+	history_open(&s.rig, &s.history[0]);
+	history_prefill(&s.rig, &s.history[0], ROWS);
+	history_open(&s.rig, &s.history[1]);
+	history_prefill(&s.rig, &s.history[1], 21);
+	enter_short(&s, 2);
+	idle_steps(&s, 0, _i ? 63 - 12 : 64 - 12);
+	swallow(&s, 3, 0);
+	ck_assert_uint_eq(resident(&s, 1), 4);
+	ck_good(dhs_session_create(s.rig.context, NULL, &fifth));
+	ck_assert_uint_eq(resident(&s, 1), _i ? 4 : 0);
+	ck_assert_uint_eq(resident(&s, 0), HISTORY - (_i ? REQUIRED : REQUIRED - 4));
+	scene_close(&s);
+}
+END_TEST
 
 /* Elastic pages are given where they are worth more than the page that would come instead. */
 START_TEST(test_or_history)
@@ -1067,6 +1092,7 @@ static void add_cases(Suite *suite, bool in_pool)
 	tcase_add_loop_test(whom, test_most_worth, 0, COUNT_OF(worths));
 	tcase_add_loop_test(whom, test_portion, 0, COUNT_OF(portions));
 	tcase_add_loop_test(whom, test_or_history, 0, 2);
+	tcase_add_loop_test(whom, test_idle_gives_first, 0, 2);
 	tcase_add_test(whom, test_then_history);
 	tcase_add_loop_test(whom, test_no_history, 0, 2);
 	tcase_add_loop_test(whom, test_most, 0, COUNT_OF(others));

@@ -383,14 +383,7 @@ static struct fraction usual_worth(const struct model *m)
 static struct fraction history_worth(const struct model *m, const struct model_session *s,
                                      struct fraction usual)
 {
-	struct fraction f = { 0, 1 };
-	uint32_t absent = s->history - optional_pages(s);
-
-	if (idle(m, s) || !s->history)
-		return f;
-	f.up = s->curve.misses;
-	f.down = 256 * (uint64_t)absent;
-	return absent ? f : usual;
+	return idle(m, s) ? (struct fraction){ 0, 1 } : usual;
 }
 
 enum { ANY, CLOSED, TO_COPY };
@@ -1293,8 +1286,7 @@ static void grow_elastic(struct model *m)
 		uint32_t free = count_ready(m->free, m->frees);
 
 		if (free <= m->config.refill_low ||
-		    (next &&
-		     !below(history_worth(m, next, (struct fraction){ 0, 1 }), elastic_worth(m, s))))
+		    (next && !below(history_worth(m, next, usual_worth(m)), elastic_worth(m, s))))
 			return;
 		free = (uint32_t)smaller(portion(m, s), free - m->config.refill_low);
 		s->curve.empty += free * m->config.page_rows;
