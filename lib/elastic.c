@@ -212,10 +212,10 @@ static int worth_moving(struct dhs_worth from, struct dhs_worth to)
 static uint32_t take_for(dhs_context *context, const struct dhs_session_state *to, uint32_t most,
                          struct dhs_work *copy)
 {
-	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
-	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
 	struct dhs_worth worth = dhs_worth_elastic(context, to);
 	struct dhs_worth usual = dhs_worth_usual(context);
+	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
+	struct dhs_session_state *history = dhs_residency_cheapest(context, usual, NULL);
 
 	if (history && worth_moving(dhs_worth_history(context, history, usual), worth))
 		return dhs_residency_take(context, history, most, copy);

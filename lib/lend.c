@@ -228,12 +228,12 @@ static int take_history(dhs_context *context, struct taking *t, struct dhs_sessi
 
 /* What is worth least where it is: an elastic page, or history of a session.  0 if there is
  * nothing. */
-static int take_cheapest(dhs_context *context, struct taking *t, int *rc)
+static int take_cheapest(dhs_context *context, struct taking *t, struct dhs_worth usual, int *rc)
 {
-	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
+	struct dhs_session_state *history = dhs_residency_cheapest(context, usual, NULL);
 	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
 
-	if (dhs_elastic_first(context, elastic, history, dhs_worth_usual(context)))
+	if (dhs_elastic_first(context, elastic, history, usual))
 		*rc = take_elastic(context, t, elastic);
 	else if (history)
 		*rc = take_history(context, t, history);
@@ -243,11 +243,12 @@ static int take_cheapest(dhs_context *context, struct taking *t, int *rc)
 /* The cheapest first. */
 static int take(dhs_context *context, struct taking *t)
 {
+	struct dhs_worth usual = dhs_worth_usual(context);
 	int rc = take_idle(context, t, 0);
 
 	if (rc == DHS_OK && t->taken < t->count && dhs_refill_call_off(context, NULL))
 		rc = take_idle(context, t, 0);
-	while (rc == DHS_OK && t->taken < t->count && take_cheapest(context, t, &rc))
+	while (rc == DHS_OK && t->taken < t->count && take_cheapest(context, t, usual, &rc))
 		;
 	if (rc == DHS_OK)
 		rc = take_idle(context, t, 1);

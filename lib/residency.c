@@ -237,10 +237,10 @@ static struct dhs_session_state *first_of(const dhs_context *context, struct dhs
 	return best;
 }
 
-struct dhs_session_state *dhs_residency_cheapest(dhs_context *context,
+struct dhs_session_state *dhs_residency_cheapest(const dhs_context *context, struct dhs_worth usual,
                                                  int (*may)(const struct dhs_session_state *s))
 {
-	return first_of(context, dhs_worth_usual(context), may, NULL);
+	return first_of(context, usual, may, NULL);
 }
 
 /* What it gives back does not drain. */

@@ -11,6 +11,7 @@
 #define DHS_LIB_RESIDENCY_H
 
 #include "context.h"
+#include "worth.h"
 
 /* `copy` is the open work of the copies that this call gathers, or NULL where
  * pages always have their host copy. */
@@ -38,8 +39,8 @@ uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
 
 /* The session whose history is taken back next: where it is worth least, ties by most pages on the
  * device, then by the lower index; of those for which may() is not 0 (NULL: any).  NULL: there is
- * none on the device. */
-struct dhs_session_state *dhs_residency_cheapest(dhs_context *context,
+ * none on the device.  `usual` is what dhs_worth_usual told before the first of them. */
+struct dhs_session_state *dhs_residency_cheapest(const dhs_context *context, struct dhs_worth usual,
                                                  int (*may)(const struct dhs_session_state *s));
 
 /* Takes its lowest optional page, which there must be, for somebody else than the pool. */

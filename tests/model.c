@@ -260,18 +260,6 @@ static void take_back(struct model *m, struct model_session *s, uint32_t p)
 	s->copied[p] = m->config.page_rows;
 }
 
-enum model_state model_state(const struct model *m, const struct model_session *s, uint32_t p)
-{
-	if (p >= s->mapped)
-		return MODEL_NONE;
-	if (s->table[p])
-		return p >= s->history ? MODEL_TAIL : lacks_copy(m, s, p) ? MODEL_ONLY : MODEL_BACKED;
-	for (uint32_t i = 0; i < m->comings; i++)
-		if (m->coming[i].session == s && m->coming[i].p == p)
-			return MODEL_COMING;
-	return MODEL_HOST;
-}
-
 uint32_t model_comings(const struct model *m, const struct model_session *s)
 {
 	uint32_t n = 0;
@@ -1207,6 +1195,7 @@ static int take_last(struct model *m, struct model_session *s, int32_t number,
 int model_take(struct model *m, const int32_t *pages, size_t count, struct model_step **steps)
 {
 	struct model_session *from = NULL, *elastic;
+	struct fraction usual = usual_worth(m);
 
 	for (size_t i = 0; i < count; i++) {
 		struct model_readers *readers = &m->taken[pages[i]];
@@ -1217,8 +1206,8 @@ int model_take(struct model *m, const int32_t *pages, size_t count, struct model
 			call_off(m, NULL);
 		if (!count_ready(m->free, m->frees) && !from) {
 			elastic = cheapest_elastic(m, 0, NULL);
-			from = adaptive(m) ? cheapest(m, ANY) : NULL;
-			if (elastic_first(m, elastic, from, usual_worth(m)))
+			from = adaptive(m) ? cheapest_of(m, ANY, usual, NULL) : NULL;
+			if (elastic_first(m, elastic, from, usual))
 				from = NULL;
 		}
 		if (from && !take_lowest(m, from, pages[i], readers))
