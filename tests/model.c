@@ -260,6 +260,18 @@ static void take_back(struct model *m, struct model_session *s, uint32_t p)
 	s->copied[p] = m->config.page_rows;
 }
 
+enum model_state model_state(const struct model *m, const struct model_session *s, uint32_t p)
+{
+	if (p >= s->mapped)
+		return MODEL_NONE;
+	if (s->table[p])
+		return p >= s->history ? MODEL_TAIL : lacks_copy(m, s, p) ? MODEL_ONLY : MODEL_BACKED;
+	for (uint32_t i = 0; i < m->comings; i++)
+		if (m->coming[i].session == s && m->coming[i].p == p)
+			return MODEL_COMING;
+	return MODEL_HOST;
+}
+
 uint32_t model_comings(const struct model *m, const struct model_session *s)
 {
 	uint32_t n = 0;

@@ -291,6 +291,18 @@ uint64_t model_bound(const struct model *m, const struct model_session *s);
 int model_busy(const struct model *m, const struct model_session *s);
 int model_open(const struct model_session *s);
 
+/* The state of a page of a session, as docs/residency.md has them. */
+enum model_state {
+	MODEL_NONE, /* there is no such page */
+	MODEL_TAIL,
+	MODEL_BACKED, /* resident, backed up */
+	MODEL_ONLY,   /* resident only */
+	MODEL_COMING, /* on its way */
+	MODEL_HOST,   /* host only */
+	MODEL_STATES
+};
+enum model_state model_state(const struct model *m, const struct model_session *s, uint32_t p);
+
 /* A refused create, extend or begin counts. */
 void model_refused(struct model *m, int code);
 

@@ -44,7 +44,8 @@ enum {
 	GUARD = 8,    /* words behind each array, never written */
 	HISTORY = 48, /* calls that a failure prints */
 	LEAST = 1000, /* of each event in a long run */
-	LONG_RUN = 200000
+	LONG_RUN = 200000,
+	MANY_STEPS = 100000 /* of a run in which each transition of a page is seen LEAST times */
 };
 
 #define GUARD_WORD 0x5a5a1234
@@ -258,8 +259,40 @@ struct round {
 	uint64_t *reject; /* the first words of rows that were written and not kept */
 	uint32_t rejects;
 	uint32_t reject_room;
-	struct host_block *host_block; /* of the host tier and upload buffers */
+	struct host_block *host_block;  /* of the host tier and upload buffers */
+	unsigned char *state;           /* [max_sessions][max_pages] of pages before the last call */
+	uint32_t mapped[MOST_SESSIONS]; /* pages of each session then */
+	uint32_t serial[MOST_SESSIONS]; /* and which it was */
+	int again;                      /* the round was played before */
 };
+
+/* How pages go from one state to another: the table of docs/residency.md. */
+static struct transition {
+	enum model_state from, to;
+	const char *what;
+	uint64_t count;
+} transitions[] = {
+	{ MODEL_NONE, MODEL_TAIL, "pages: new ones", 0 },
+	{ MODEL_TAIL, MODEL_BACKED, "pages: tail to resident, backed up", 0 },
+	{ MODEL_TAIL, MODEL_ONLY, "pages: tail to resident only", 0 },
+	{ MODEL_TAIL, MODEL_HOST, "pages: tail to host only", 0 },
+	{ MODEL_BACKED, MODEL_HOST, "pages: resident, backed up, to host only", 0 },
+	{ MODEL_ONLY, MODEL_HOST, "pages: resident only to host only", 0 },
+	{ MODEL_ONLY, MODEL_BACKED, "pages: resident only to resident, backed up", 0 },
+	{ MODEL_HOST, MODEL_COMING, "pages: host only to on its way", 0 },
+	{ MODEL_COMING, MODEL_BACKED, "pages: landed", 0 },
+	{ MODEL_COMING, MODEL_HOST, "pages: called off", 0 },
+	{ MODEL_BACKED, MODEL_TAIL, "pages: resident, backed up, to tail", 0 },
+	{ MODEL_ONLY, MODEL_TAIL, "pages: resident only to tail", 0 },
+	{ MODEL_HOST, MODEL_TAIL, "pages: reloaded", 0 },
+	{ MODEL_TAIL, MODEL_NONE, "pages: tail, cut", 0 },
+	{ MODEL_BACKED, MODEL_NONE, "pages: resident, backed up, cut", 0 },
+	{ MODEL_ONLY, MODEL_NONE, "pages: resident only, cut", 0 },
+	{ MODEL_COMING, MODEL_NONE, "pages: on its way, cut", 0 },
+	{ MODEL_HOST, MODEL_NONE, "pages: host only, cut", 0 },
+};
+
+#define TRANSITIONS (sizeof transitions / sizeof *transitions)
 
 struct totals {
 	uint64_t calls, rounds, steps, misses, victims, staged, mirrored, backed_up, truncates, aborts;
@@ -368,16 +401,63 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
 	va_end(args);
 }
 
-/* The same for a call, and counts it. */
+static void count_transitions(void);
+
+/* The same for a call, and counts it, and what the call before did to pages. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
 	va_list args;
 
 	if (++R->calls % 256 == 0)
 		alarm(300);
+	count_transitions();
 	va_start(args, format);
 	keep_text(format, args);
 	va_end(args);
+}
+
+/* ---- transitions ---------------------------------------------------------------- */
+
+static void count_transition(uint32_t index, uint32_t p, enum model_state from, enum model_state to)
+{
+	if (from == to)
+		return;
+	for (size_t i = 0; i < TRANSITIONS; i++)
+		if (transitions[i].from == from && transitions[i].to == to) {
+			transitions[i].count += !R->again;
+			return;
+		}
+	fail("page %u of the session with index %u went from state %d to %d", p, index, from, to);
+}
+
+/* Of one index: a session that is no more has cut all its pages. */
+static void count_session(uint32_t index)
+{
+	const struct model_session *s = R->model->session[index];
+	unsigned char *state = R->state + (size_t)index * R->model->max_pages;
+	uint32_t serial = s ? s->serial : 0, mapped = s ? s->mapped : 0;
+
+	for (uint32_t p = 0; p < R->mapped[index] || p < mapped; p++) {
+		enum model_state from = p < R->mapped[index] ? state[p] : MODEL_NONE;
+		enum model_state to = s ? model_state(R->model, s, p) : MODEL_NONE;
+
+		if (serial != R->serial[index]) {
+			count_transition(index, p, from, MODEL_NONE);
+			from = MODEL_NONE;
+		}
+		count_transition(index, p, from, to);
+		state[p] = (unsigned char)to;
+	}
+	R->serial[index] = serial;
+	R->mapped[index] = mapped;
+}
+
+static void count_transitions(void)
+{
+	if (!R->model)
+		return;
+	for (uint32_t i = 0; i < R->config.max_sessions; i++)
+		count_session(i);
 }
 
 static uint64_t mix(uint64_t x)
@@ -1585,6 +1665,8 @@ static void open_round(struct round *r, uint64_t seed, uint64_t calls, uint64_t 
 	if (verbose)
 		print_round();
 	r->model = model_new(&r->config);
+	r->state = model_memory(r->model, (size_t)r->config.max_sessions * r->model->max_pages);
+	r->again = twist != 0;
 	must_now(device_open(&r->device, backend, r->shape.device_seed, NULL));
 	device_hold(&r->device);
 	for (uint32_t i = 0; i < r->shape.streams; i++)
@@ -2029,15 +2111,10 @@ static void act_commit_rows(void)
 		commit_rows(s);
 }
 
-static void truncate_rows(struct model_session *s)
+static void truncate_to(struct model_session *s, uint64_t rows)
 {
 	struct extension *x = extension_of(s);
-	uint64_t rows;
 
-	rows = chance(80) ? s->settled - below((uint32_t)least((uint32_t)s->settled, 40) + 1)
-	                  : below((uint32_t)s->settled + 1);
-	if (chance(4))
-		rows = s->settled + 1 + below(5);
 	say("truncate session %u to %" PRIu64 " of %" PRIu64, s->serial, rows, s->settled);
 	if (told(dhs_session_truncate(R->context, s->handle, rows),
 	         MODEL_CODE(rows > s->settled ? DHS_ERR_ARGUMENT : 0)))
@@ -2046,6 +2123,44 @@ static void truncate_rows(struct model_session *s)
 	R->truncates++;
 	if (x)
 		x->session = NULL;
+}
+
+static void truncate_rows(struct model_session *s)
+{
+	uint64_t rows = chance(80) ? s->settled - below((uint32_t)least((uint32_t)s->settled, 40) + 1)
+	                           : below((uint32_t)s->settled + 1);
+
+	truncate_to(s, chance(4) ? s->settled + 1 + below(5) : rows);
+}
+
+/* A page of history in this state, of any session; NULL if there is none.  The lowest that is on
+ * its way, so that a cut there reaches all, else the highest. */
+static struct model_session *find_page(enum model_state state, uint32_t *page)
+{
+	uint32_t first = below(R->config.max_sessions);
+
+	for (uint32_t i = 0; i < R->config.max_sessions; i++) {
+		struct model_session *s = R->model->session[(first + i) % R->config.max_sessions];
+
+		for (uint32_t k = 0; s && k < s->history; k++) {
+			*page = state == MODEL_COMING ? k : s->history - 1 - k;
+			if (model_state(R->model, s, *page) == state)
+				return s;
+		}
+	}
+	return NULL;
+}
+
+/* A cut in a page of history that is in this state, or a little below. */
+static void truncate_history(enum model_state state)
+{
+	uint32_t p = 0, page_rows = R->config.page_rows;
+	struct model_session *s = find_page(state, &p);
+
+	if (!s)
+		return;
+	p -= chance(50) ? below((uint32_t)least(p, 3) + 1) : 0;
+	truncate_to(s, (uint64_t)p * page_rows + below(page_rows));
 }
 
 static void act_truncate(void)
@@ -2128,6 +2243,10 @@ static void act_tick(void)
 		model_advance(R->model, stats.fetched_bytes);
 		totals.ticked += R->model->stats.backup_rows - rows;
 	}
+	if (chance(25))
+		truncate_history(MODEL_COMING);
+	else if (chance(60))
+		truncate_history(chance(90) ? MODEL_ONLY : MODEL_BACKED);
 }
 
 static void act_evict(void)
@@ -4252,6 +4371,9 @@ static int report(void)
 	     totals.withdrawn);
 	enough("truncates", totals.truncates);
 	enough("aborts", totals.aborts);
+	for (size_t i = 0; i < TRANSITIONS; i++)
+		line(totals.steps < MANY_STEPS || transitions[i].count >= LEAST, transitions[i].what,
+		     transitions[i].count);
 	enough("refusals", totals.refusals);
 	if (backend == DHS_BACKEND_HOST && !both)
 		enough("reorderings", totals.reorderings);
