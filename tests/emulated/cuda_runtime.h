@@ -13,7 +13,7 @@
  *                       the runtime's memory, streams and events, on lib/host/device.c
  *   cudaTypedefs.h, driver.c
  *                       the driver's memory at chosen addresses
- *   device.c            the device of tests/device.h
+ *   device.c, stamps.c  the device of tests/device.h, and the kernels of check_large.c
  *
  * Everything is there that cuda/ uses, and no more: what is missing does not compile.
  *

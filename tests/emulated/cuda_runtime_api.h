@@ -35,6 +35,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void *call, uns
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found);
 
+cudaError_t cudaMemGetInfo(size_t *spare, size_t *all);
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
