@@ -1434,6 +1434,25 @@ START_TEST(test_idle)
 }
 END_TEST
 
+/* Nor while there are pages to be given. */
+START_TEST(test_idle_while_filling)
+{
+	struct scene s;
+
+	scene_default(&s);
+	scene_open(&s);
+	enter_grown(&s, 0);
+	enter(&s, 1);
+	idle_steps(&s, 1, 64);
+	tick(&s);
+	ck_assert_uint_eq(elastic(&s, 0), 2);
+	swallow(&s, 2, 0);
+	tick(&s);
+	ck_assert_uint_eq(elastic(&s, 0), 0);
+	scene_close(&s);
+}
+END_TEST
+
 /* Nor for the history of one that is idle itself, suspended, or has none any more. */
 START_TEST(test_idle_for_nobody)
 {
@@ -2142,6 +2161,7 @@ static void add_measure_cases(Suite *suite, bool in_pool)
 
 	tcase_set_timeout(idle_case, support_seconds(60));
 	tcase_add_loop_test(idle_case, test_idle, 0, 2);
+	tcase_add_test(idle_case, test_idle_while_filling);
 	tcase_add_loop_test(idle_case, test_idle_for_nobody, 0, 3);
 	tcase_add_loop_test(idle_case, test_use, 0, COUNT_OF(uses));
 	tcase_add_test(idle_case, test_commit_is_use);
