@@ -33,11 +33,10 @@ int dhs_backup_new(dhs_context *context, struct dhs_work **work)
 int dhs_backup_tick(dhs_context *context, struct dhs_work *work)
 {
 	uint64_t most = context->refill.link_bytes / dhs_page_bytes(context);
-	struct dhs_worth usual = dhs_worth_usual(context);
 	struct dhs_session_state *s = NULL;
 
 	while (work && context->copies < most) {
-		s = s && s->unbacked ? s : dhs_residency_cheapest(context, usual, to_copy);
+		s = s && s->unbacked ? s : dhs_residency_cheapest(context, to_copy);
 		if (!s)
 			break;
 		dhs_residency_back_up(context, s, next_page(context, s));

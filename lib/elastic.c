@@ -209,13 +209,13 @@ static int worth_moving(struct dhs_worth from, struct dhs_worth to)
 }
 
 /* Takes up to so many pages from where they are worth least, if that is less than half. */
-static uint32_t take_for(dhs_context *context, const struct dhs_session_state *to, uint32_t most,
-                         struct dhs_work *copy)
+static uint32_t take_for(dhs_context *context, const struct dhs_session_state *to,
+                         struct dhs_worth usual, struct dhs_work *copy)
 {
 	struct dhs_worth worth = dhs_worth_elastic(context, to);
-	struct dhs_worth usual = dhs_worth_usual(context);
 	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
-	struct dhs_session_state *history = dhs_residency_cheapest(context, usual, NULL);
+	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
+	uint32_t most = room_of(context, to);
 
 	if (history && worth_moving(dhs_worth_history(context, history, usual), worth))
 		return dhs_residency_take(context, history, most, copy);
@@ -226,12 +226,13 @@ static uint32_t take_for(dhs_context *context, const struct dhs_session_state *t
 
 int dhs_elastic_balance(dhs_context *context, struct dhs_work *copy)
 {
+	struct dhs_worth usual = dhs_worth_usual(context);
 	struct dhs_session_state *to[MOST_MOVES];
 	uint32_t pages[MOST_MOVES], n = 0;
 	int rc;
 
 	for (; n < MOST_MOVES && (to[n] = neediest(context)); n++) {
-		pages[n] = take_for(context, to[n], room_of(context, to[n]), copy);
+		pages[n] = take_for(context, to[n], usual, copy);
 		if (!pages[n])
 			break;
 		promise(context, to[n], pages[n]);

@@ -230,7 +230,7 @@ static int take_history(dhs_context *context, struct taking *t, struct dhs_sessi
  * nothing. */
 static int take_cheapest(dhs_context *context, struct taking *t, struct dhs_worth usual, int *rc)
 {
-	struct dhs_session_state *history = dhs_residency_cheapest(context, usual, NULL);
+	struct dhs_session_state *history = dhs_residency_cheapest(context, NULL);
 	struct dhs_session_state *elastic = dhs_elastic_next(context, 1, NULL);
 
 	if (dhs_elastic_first(context, elastic, history, usual))

@@ -206,20 +206,20 @@ static uint32_t share(const dhs_context *context, const struct dhs_session_state
 	return (uint32_t)missing;
 }
 
-/* Whether the history of a is taken before that of b. */
-static int comes_first(const dhs_context *context, struct dhs_worth usual,
-                       const struct dhs_session_state *a, const struct dhs_session_state *b)
+/* Whether the history of a is taken before that of b: of one that is idle, then of the one with
+ * most. */
+static int comes_first(const dhs_context *context, const struct dhs_session_state *a,
+                       const struct dhs_session_state *b)
 {
-	struct dhs_worth of_a = dhs_worth_history(context, a, usual);
-	struct dhs_worth of_b = dhs_worth_history(context, b, usual);
+	int idle = dhs_session_idle(context, a);
 
-	if (dhs_worth_less(of_a, of_b) || dhs_worth_less(of_b, of_a))
-		return dhs_worth_less(of_a, of_b);
+	if (idle != dhs_session_idle(context, b))
+		return idle;
 	return a->resident != b->resident ? a->resident > b->resident : a->index < b->index;
 }
 
 /* The first of those that may() allows (NULL: all) and that come after `after` (NULL: all). */
-static struct dhs_session_state *first_of(const dhs_context *context, struct dhs_worth usual,
+static struct dhs_session_state *first_of(const dhs_context *context,
                                           int (*may)(const struct dhs_session_state *s),
                                           const struct dhs_session_state *after)
 {
@@ -229,18 +229,18 @@ static struct dhs_session_state *first_of(const dhs_context *context, struct dhs
 		struct dhs_session_state *s = &context->sessions.session[i];
 
 		if (!s->live || !s->resident || (may && !may(s)) ||
-		    (after && !comes_first(context, usual, after, s)))
+		    (after && !comes_first(context, after, s)))
 			continue;
-		if (!best || comes_first(context, usual, s, best))
+		if (!best || comes_first(context, s, best))
 			best = s;
 	}
 	return best;
 }
 
-struct dhs_session_state *dhs_residency_cheapest(const dhs_context *context, struct dhs_worth usual,
+struct dhs_session_state *dhs_residency_cheapest(const dhs_context *context,
                                                  int (*may)(const struct dhs_session_state *s))
 {
-	return first_of(context, usual, may, NULL);
+	return first_of(context, may, NULL);
 }
 
 /* What it gives back does not drain. */
@@ -319,7 +319,7 @@ static uint32_t forecast_one(const dhs_context *context, struct forecast *f, uin
 	pages = f->history ? share(context, f->history, missing) : 0;
 	if (pages) {
 		*(closed(f->history) ? &f->free : &f->later) += pages;
-		f->history = first_of(context, f->usual, NULL, f->history);
+		f->history = first_of(context, NULL, f->history);
 	}
 	return pages;
 }
@@ -336,7 +336,7 @@ void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t
 	*taken = 0;
 	if (f.free + f.later < pages) {
 		f.free += context->refill.count;
-		f.history = first_of(context, f.usual, NULL, NULL);
+		f.history = first_of(context, NULL, NULL);
 		next_elastic(context, &f);
 	}
 	while (some && f.free + f.later < pages)
@@ -347,16 +347,19 @@ void dhs_residency_forecast(const dhs_context *context, uint32_t pages, uint32_t
 void dhs_residency_make_room(dhs_context *context, uint32_t pages, int draining,
                              struct dhs_work *copy)
 {
-	struct dhs_worth usual = dhs_worth_usual(context);
-	uint64_t have;
+	uint64_t have = in_pool(context, draining, copy);
+	struct dhs_worth usual;
 
+	if (have >= pages)
+		return;
+	usual = dhs_worth_usual(context);
 	while ((have = in_pool(context, draining, copy)) < pages) {
 		struct dhs_session_state *s, *elastic;
 		uint32_t gives;
 
 		if (dhs_refill_call_off(context, NULL))
 			continue;
-		s = first_of(context, usual, draining ? NULL : closed, NULL);
+		s = first_of(context, draining ? NULL : closed, NULL);
 		elastic = dhs_elastic_next(context, draining, NULL);
 		if (dhs_elastic_first(context, elastic, s, usual)) {
 			dhs_elastic_evict(context, elastic, 1);

@@ -37,10 +37,10 @@ uint32_t dhs_residency_take(dhs_context *context, struct dhs_session_state *s, u
 uint32_t dhs_residency_evict(dhs_context *context, struct dhs_session_state *s,
                              struct dhs_work *copy);
 
-/* The session whose history is taken back next: where it is worth least, ties by most pages on the
- * device, then by the lower index; of those for which may() is not 0 (NULL: any).  NULL: there is
- * none on the device.  `usual` is what dhs_worth_usual told before the first of them. */
-struct dhs_session_state *dhs_residency_cheapest(const dhs_context *context, struct dhs_worth usual,
+/* The session whose history is taken back next: an idle one first, then one with most pages on the
+ * device, then the lower index; of those for which may() is not 0 (NULL: any).  NULL: there is
+ * none on the device. */
+struct dhs_session_state *dhs_residency_cheapest(const dhs_context *context,
                                                  int (*may)(const struct dhs_session_state *s));
 
 /* Takes its lowest optional page, which there must be, for somebody else than the pool. */

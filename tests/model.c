@@ -407,19 +407,16 @@ static int counts(const struct model *m, const struct model_session *s, int whic
 	return which == ANY || (!s->failed && pages_to_copy(m, s));
 }
 
-/* Whose history is taken first: that which is worth least, then of the most pages. */
-static int history_before(const struct model *m, struct fraction usual,
-                          const struct model_session *a, const struct model_session *b)
+/* Whose history is taken first: an idle one's, then that of the most pages. */
+static int history_before(const struct model *m, const struct model_session *a,
+                          const struct model_session *b)
 {
-	struct fraction x = history_worth(m, a, usual), y = history_worth(m, b, usual);
-
-	if (below(x, y) || below(y, x))
-		return below(x, y);
+	if (idle(m, a) != idle(m, b))
+		return idle(m, a);
 	return optional_pages(a) > optional_pages(b);
 }
 
-static struct model_session *cheapest_of(const struct model *m, int which, struct fraction usual,
-                                         const char *gone)
+static struct model_session *cheapest_of(const struct model *m, int which, const char *gone)
 {
 	struct model_session *best = NULL;
 
@@ -427,7 +424,7 @@ static struct model_session *cheapest_of(const struct model *m, int which, struc
 		struct model_session *s = m->session[i];
 
 		if (s && optional_pages(s) && counts(m, s, which) && !(gone && gone[i]) &&
-		    (!best || history_before(m, usual, s, best)))
+		    (!best || history_before(m, s, best)))
 			best = s;
 	}
 	return best;
@@ -435,7 +432,7 @@ static struct model_session *cheapest_of(const struct model *m, int which, struc
 
 static struct model_session *cheapest(const struct model *m, int which)
 {
-	return cheapest_of(m, which, usual_worth(m), NULL);
+	return cheapest_of(m, which, NULL);
 }
 
 /* Those that would be free at once: no open step or extension uses them, or used them before. */
@@ -530,7 +527,7 @@ static void reclaim(struct model *m, int closed, struct fraction usual, uint32_t
 	if (call_off(m, NULL))
 		return;
 	elastic = cheapest_elastic(m, closed, NULL);
-	history = cheapest_of(m, closed ? CLOSED : ANY, usual, NULL);
+	history = cheapest_of(m, closed ? CLOSED : ANY, NULL);
 	if (elastic_first(m, elastic, history, usual))
 		take_elastic(m, elastic, 1);
 	else
@@ -704,7 +701,7 @@ static void foresee(const struct model *m, dhs_admission *a)
 			left = elastic_pages(m, elastic);
 			bare[elastic->index] = 1;
 		}
-		history = cheapest_of(m, ANY, usual, gone);
+		history = cheapest_of(m, ANY, gone);
 		if (left && elastic_first(m, elastic, history, usual)) {
 			uint32_t i = m->hot_pages + --left;
 			int drains =
@@ -1218,7 +1215,7 @@ int model_take(struct model *m, const int32_t *pages, size_t count, struct model
 			call_off(m, NULL);
 		if (!count_ready(m->free, m->frees) && !from) {
 			elastic = cheapest_elastic(m, 0, NULL);
-			from = adaptive(m) ? cheapest_of(m, ANY, usual, NULL) : NULL;
+			from = adaptive(m) ? cheapest_of(m, ANY, NULL) : NULL;
 			if (elastic_first(m, elastic, from, usual))
 				from = NULL;
 		}
@@ -1314,11 +1311,11 @@ static struct fraction twice(struct fraction f)
 }
 
 /* Pages for one session that are worth less than half where they are. */
-static uint32_t take_for(struct model *m, const struct model_session *to)
+static uint32_t take_for(struct model *m, const struct model_session *to, struct fraction usual)
 {
 	struct model_session *from = cheapest(m, ANY);
 
-	if (from && below(twice(history_worth(m, from, usual_worth(m))), elastic_worth(m, to)))
+	if (from && below(twice(history_worth(m, from, usual)), elastic_worth(m, to)))
 		return take_history(m, from, portion(m, to));
 	from = cheapest_elastic(m, 0, NULL);
 	if (from && from != to && below(twice(elastic_worth(m, from)), elastic_worth(m, to)))
@@ -1329,11 +1326,12 @@ static uint32_t take_for(struct model *m, const struct model_session *to)
 /* For up to eight sessions, which get them when all are taken. */
 static void balance(struct model *m)
 {
+	struct fraction usual = usual_worth(m);
 	struct model_session *to[8];
 	uint32_t pages[8], n = 0;
 
 	for (; n < 8 && (to[n] = neediest(m)); n++) {
-		pages[n] = take_for(m, to[n]);
+		pages[n] = take_for(m, to[n], usual);
 		if (!pages[n])
 			break;
 		to[n]->curve.empty += pages[n] * m->config.page_rows;
