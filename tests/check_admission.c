@@ -97,6 +97,30 @@ START_TEST(test_after_eviction)
 }
 END_TEST
 
+/* Where one session has too few, those of the next are told, too. */
+START_TEST(test_after_two_evictions)
+{
+	struct rig rig;
+	struct history history[2], late;
+	dhs_admission a;
+
+	rig_default(&rig);
+	rig.options.device_pages = 2 * REQUIRED + 4 + 2;
+	rig.options.reclaim = _i ? DHS_RECLAIM_WHOLE : DHS_RECLAIM_PARTIAL;
+	rig_open(&rig);
+	for (uint32_t i = 0; i < 2; i++) {
+		history_open(&rig, &history[i]);
+		history_prefill(&rig, &history[i], i ? 20 : 12); /* 2 and 4 optional pages */
+	}
+	a = ask(&rig, 0);
+	ck_assert_uint_eq(a.pages_free, 0);
+	ck_assert_uint_eq(a.evicted_pages, _i ? 6 : REQUIRED);
+	history_open(&rig, &late);
+	ck_assert_uint_eq(rig_stats(&rig).evicted_pages, a.evicted_pages);
+	rig_close(&rig);
+}
+END_TEST
+
 /* Pages that a step still reads are room, but not yet. */
 START_TEST(test_after_draining)
 {
@@ -472,6 +496,7 @@ int main(void)
 
 	tcase_add_test(verdicts, test_yes);
 	tcase_add_loop_test(verdicts, test_after_eviction, 0, 2);
+	tcase_add_loop_test(verdicts, test_after_two_evictions, 0, 2);
 	tcase_add_test(verdicts, test_after_draining);
 	tcase_add_test(verdicts, test_after_host_rows);
 	tcase_add_test(verdicts, test_no);
