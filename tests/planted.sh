@@ -25,7 +25,7 @@ faults=$tests/planted.faults
 : "${HWLOC_CFLAGS=$(pkg-config --cflags hwloc)}" "${HWLOC_LIBS=$(pkg-config --libs hwloc)}"
 : "${CHECK_CFLAGS=$(pkg-config --cflags check)}" "${CHECK_LIBS=$(pkg-config --libs check)}"
 # Run until one fails: the driver, and what sees faults that it does not.
-: "${PLANTED_PROGRAMS:=random_driver check_elastic check_order check_refill check_backup check_suspend
+: "${PLANTED_PROGRAMS:=random_driver check_elastic check_admission check_order check_refill check_backup check_suspend
 	check_ticker check_tier check_abuse check_staging check_calculators check_states}"
 
 # ---- planting -----------------------------------------------------------------
