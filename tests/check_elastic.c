@@ -542,6 +542,54 @@ static void enter_short(struct scene *s, uint32_t i)
 		looks(s, i, n % 2 * 8, 8, 0);
 }
 
+/* What a suspended session missed does not count: its ten pages would make the others' worth less
+ * than the elastic one. */
+START_TEST(test_suspended_does_not_count)
+{
+	struct scene s;
+
+	scene_default(&s);
+	s.rig.options.link_bytes = 1 << 20;
+	scene_open(&s);
+	enter(&s, 3);
+	looks(&s, 3, 0, 4, 0);
+	ck_good(dhs_session_suspend(s.rig.context, s.history[3].id, NULL));
+	enter_measured(&s, 0, 1);
+	enter_short(&s, 1);
+	swallow(&s, 2, 1);
+	tick(&s);
+	ck_assert_uint_eq(elastic(&s, 0), 0);
+	ck_assert_uint_eq(rig_stats(&s.rig).pages_coming, 1);
+	scene_close(&s);
+}
+END_TEST
+
+/* An elastic page that is worth less than history usually is stays where history of an idle session
+ * can go. */
+START_TEST(test_idle_before_elastic)
+{
+	struct scene s;
+	dhs_session fifth;
+
+	scene_default(&s);
+	s.rig.options.max_sessions = 5;
+	scene_open(&s);
+	history_open(&s.rig, &s.history[2]);
+	history_prefill(&s.rig, &s.history[2], 21);
+	enter_measured(&s, 0, 1);
+	tick(&s);
+	ck_assert_uint_eq(elastic(&s, 0), 1);
+	enter_short(&s, 1);
+	idle_steps(&s, 0, 64);
+	swallow(&s, 3, 1);
+	ck_assert_uint_eq(resident(&s, 2), 4);
+	ck_good(dhs_session_create(s.rig.context, NULL, &fifth));
+	ck_assert_uint_eq(elastic(&s, 0), 1);
+	ck_assert_uint_eq(resident(&s, 2), 0);
+	scene_close(&s);
+}
+END_TEST
+
 /* History of an idle session goes before any other; without one the most of it does. */
 START_TEST(test_idle_gives_first)
 {
@@ -2214,6 +2262,8 @@ static void add_cases(Suite *suite, bool in_pool)
 	tcase_add_loop_test(whom, test_portion, 0, COUNT_OF(portions));
 	tcase_add_loop_test(whom, test_or_history, 0, 2);
 	tcase_add_loop_test(whom, test_idle_gives_first, 0, 2);
+	tcase_add_test(whom, test_idle_before_elastic);
+	tcase_add_test(whom, test_suspended_does_not_count);
 	tcase_add_test(whom, test_then_history);
 	tcase_add_loop_test(whom, test_no_history, 0, 2);
 	tcase_add_loop_test(whom, test_most, 0, COUNT_OF(others));

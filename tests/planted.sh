@@ -266,6 +266,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
 export work CC CFLAGS HWLOC_CFLAGS HWLOC_LIBS CHECK_CFLAGS CHECK_LIBS
 export PLANTED_CALLS PLANTED_SEEDS PLANTED_STATES PLANTED_LIMIT PLANTED_PROGRAMS
+# A test that a fault lets wait for ever ends by itself, within PLANTED_LIMIT.
+export CK_TIMEOUT_MULTIPLIER=1
 
 if [ $# -gt 0 ]; then
 	printf '%s\n' "$@"
