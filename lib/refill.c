@@ -19,7 +19,6 @@ static void land(dhs_context *context, const struct dhs_coming *c)
 	struct dhs_session_state *s = &context->sessions.session[c->session];
 
 	dhs_residency_land(context, s, c->p, c->page, c->work);
-	s->coming--;
 	context->totals.refilled_pages++;
 }
 
@@ -56,9 +55,7 @@ uint32_t dhs_refill_call_off(dhs_context *context, struct dhs_session_state *s)
 		dhs_after_set(context, &context->pool.page[c->page].after, NULL, c->work);
 		dhs_pool_release(context, c->page);
 		dhs_work_unref(context, &c->work);
-		of->coming--;
-		of->on_way[c->p] = 0;
-		of->refill_from = UINT32_MAX;
+		dhs_residency_call_off(of, c->p);
 	}
 	off = r->count - kept;
 	r->count = kept;
@@ -143,8 +140,7 @@ static uint32_t choose(dhs_context *context, struct dhs_work *work)
 		context->copy[n++] = (struct dhs_copy){ .page = r->coming[r->count++].page,
 			                                    .host_page = s->host[p],
 			                                    .rows = context->world.geometry.page_rows };
-		s->coming++;
-		s->on_way[p] = 1;
+		dhs_residency_send(s, p);
 	}
 	return n;
 }

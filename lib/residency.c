@@ -106,11 +106,25 @@ static void drop(dhs_context *context, struct dhs_session_state *s, uint32_t p,
 	put_page(context, s, lift(context, s, p, copy));
 }
 
+void dhs_residency_send(struct dhs_session_state *s, uint32_t p)
+{
+	s->on_way[p] = 1;
+	s->coming++;
+}
+
+void dhs_residency_call_off(struct dhs_session_state *s, uint32_t p)
+{
+	s->on_way[p] = 0;
+	s->coming--;
+	s->refill_from = UINT32_MAX;
+}
+
 void dhs_residency_land(dhs_context *context, struct dhs_session_state *s, uint32_t p, int32_t page,
                         struct dhs_work *copy)
 {
 	s->page[p] = page;
 	s->on_way[p] = 0;
+	s->coming--;
 	s->resident++;
 	s->lowest = dhs_min_u32(s->lowest, p);
 	mark(s, p);

@@ -16,6 +16,10 @@
 /* `copy` is the open work of the copies that this call gathers, or NULL where
  * pages always have their host copy. */
 
+/* Logical page p of history, on the host only, is on its way to the device; and is not any more,
+ * but on the host only. */
+void dhs_residency_send(struct dhs_session_state *s, uint32_t p);
+void dhs_residency_call_off(struct dhs_session_state *s, uint32_t p);
 /* A page that was on its way is the session's logical page p once `copy` has passed. */
 void dhs_residency_land(dhs_context *context, struct dhs_session_state *s, uint32_t p, int32_t page,
                         struct dhs_work *copy);
