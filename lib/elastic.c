@@ -179,20 +179,19 @@ static uint32_t room_of(const dhs_context *context, const struct dhs_session_sta
 
 /* A page of history that came instead would save less. */
 static int beats_history(const dhs_context *context, const struct dhs_session_state *s,
-                         const struct dhs_session_state *history)
+                         const struct dhs_session_state *history, struct dhs_worth usual)
 {
-	struct dhs_worth usual = dhs_worth_usual(context);
-
 	return !history || dhs_worth_less(dhs_worth_history(context, history, usual),
 	                                  dhs_worth_elastic(context, s));
 }
 
 void dhs_elastic_grow(dhs_context *context, const struct dhs_session_state *history)
 {
+	struct dhs_worth usual = dhs_worth_usual(context);
 	struct dhs_session_state *s;
 
 	while (context->pool.free.count > context->refill.low && (s = neediest(context)) &&
-	       beats_history(context, s, history)) {
+	       beats_history(context, s, history, usual)) {
 		uint32_t pages =
 			dhs_min_u32(room_of(context, s), context->pool.free.count - context->refill.low);
 
